@@ -24,7 +24,6 @@ from kafkalog.client.errors import (
     ConnectionFailedError,
     HeldBackError,
     UnresolvedNameError,
-    about,
 )
 from kafkalog.client.metadata import (
     Broker,
@@ -32,7 +31,9 @@ from kafkalog.client.metadata import (
     Leader,
     LeaderIdAndEpoch,
     TopicMetadata,
+    existing,
     from_response,
+    with_broker,
     with_later_leaders,
     with_leaders,
     without_leader_epoch,
@@ -91,6 +92,8 @@ class Cluster(Closing):
         self._known = ClusterMetadata()
         self._fetched: dict[str, float] = {}
         self._all_fetched = float("-inf")
+        self._doubted: set[int] = set()
+        """Brokers that did not answer at their known addresses. They may have others by now."""
         self._bootstrap = random.sample(config.bootstrap_servers, len(config.bootstrap_servers))
         self._closed = False
         self._ended = threading.Event()
@@ -175,6 +178,12 @@ class Cluster(Closing):
             self._known, moved = with_leaders(self._known, leaders, brokers)
         return moved
 
+    def learn_broker(self, broker: Broker) -> None:
+        """Take the address of a broker that a response names."""
+        with self._lock:
+            self._known = with_broker(self._known, broker)
+            self._doubted.discard(broker.node_id)
+
     def doubt_leader(self, tp: TopicPartition) -> None:
         """Take the leader that the next metadata names, also one of an older epoch.
 
@@ -215,7 +224,7 @@ class Cluster(Closing):
         return retry.run(lambda: self._topic_now(name, retry.deadline))
 
     def _topic_now(self, name: str, deadline: float, once: bool = False) -> TopicMetadata:
-        return _existing(self.metadata([name], deadline=deadline, once=once).topics[name])
+        return existing(self.metadata([name], deadline=deadline, once=once).topics[name])
 
     def leader(self, tp: TopicPartition, *, deadline: float | None = None) -> Leader:
         """Find the leader of a partition; wait for one while there is none.
@@ -248,7 +257,7 @@ class Cluster(Closing):
             return dict.fromkeys(partitions, error)
         for tp in partitions:
             try:
-                found[tp] = self._leader(tp, _existing(topics[tp.topic]))
+                found[tp] = self._leader(tp, existing(topics[tp.topic]))
             except KafkaError as error:
                 found[tp] = error
         return found
@@ -293,7 +302,12 @@ class Cluster(Closing):
             AuthenticationError: The broker refused the client, or the client the broker.
         """
         deadline = time.monotonic() + (self.config.request_timeout if timeout is None else timeout)
-        return self._request_at(self._address(node_id, deadline), message, deadline, max_version, min_version, feature)
+        address = self._address(node_id, deadline)
+        try:
+            return self._request_at(address, message, deadline, max_version, min_version, feature)
+        except (ConnectionFailedError, ClientTimeoutError):
+            self._doubted.add(node_id)
+            raise
 
     def request_any(self, message: Request, *, deadline: float | None = None, max_version: int | None = None) -> Any:
         """Send a request to any broker: try all of them, again and again, until one answers.
@@ -362,7 +376,11 @@ class Cluster(Closing):
 
     def _address(self, node_id: int, deadline: float) -> Address:
         broker = self._known.brokers.get(node_id)
-        if broker is None:
+        if broker is not None and node_id in self._doubted:
+            self._doubted.discard(node_id)
+            with suppress(ConnectionFailedError, ClientTimeoutError):
+                broker = self.metadata([], refresh=True, deadline=deadline, once=True).brokers.get(node_id)
+        elif broker is None:
             broker = self.metadata([], refresh=True, deadline=deadline).brokers.get(node_id)
         if broker is None:
             raise ConnectionFailedError(f"the cluster names no broker {node_id} at present")
@@ -467,17 +485,6 @@ class Cluster(Closing):
                 raise
             slot.connection = connection
         return connection
-
-
-def _existing(topic: TopicMetadata) -> TopicMetadata:
-    """Return a topic that exists.
-
-    Raises:
-        KafkaError: The topic's metadata reports it.
-    """
-    if topic.error_code:
-        raise about(topic.error_code, f"topic {topic.name}")
-    return topic
 
 
 def _left(deadline: float, address: str) -> float:

@@ -76,6 +76,8 @@ class Coordinators:
         if answer.error_code:
             raise about(answer.error_code, f"{kind} {key}", answer.error_message)
         found = Broker(answer.node_id, answer.host, answer.port)
+        # Metadata may be older, and have the address of a machine that the broker has left.
+        self._cluster.learn_broker(found)
         with self._lock:
             self._found[kind, key] = found
         return found

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from uuid import UUID
 
+from kafkalog.client.errors import about
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
@@ -138,6 +139,26 @@ def with_leaders(
     if not moved:
         return known, frozenset()
     return replace(known, brokers=addresses, topics=topics), frozenset(moved)
+
+
+def with_broker(known: ClusterMetadata, broker: Broker) -> ClusterMetadata:
+    """Replace a broker's address. Metadata that names no broker at all stays so, because it was never fetched."""
+    if not known.brokers:
+        return known
+    before = known.brokers.get(broker.node_id)
+    named = broker._replace(rack=before.rack) if before is not None and broker.rack is None else broker
+    return replace(known, brokers={**known.brokers, broker.node_id: named})
+
+
+def existing(topic: TopicMetadata) -> TopicMetadata:
+    """Return a topic that exists.
+
+    Raises:
+        KafkaError: The topic's metadata reports it.
+    """
+    if topic.error_code:
+        raise about(topic.error_code, f"topic {topic.name}")
+    return topic
 
 
 def _topic(topic: MetadataResponseTopic) -> TopicMetadata:

@@ -34,6 +34,7 @@ from kafkalog.protocol.errors import (
     NotLeaderOrFollowerError,
     UnknownTopicOrPartitionError,
 )
+from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from peers.process import free_port
@@ -322,6 +323,22 @@ def test_brokers_that_are_silent_meanwhile_do_not_hide_that_the_controller_has_m
             server.handlers[MetadataRequest] = lambda request: Silence()
             with pytest.raises(ClientTimeoutError, match="no time is left; before that: NOT_CONTROLLER"):
                 cluster.on_controller(attempt, deadline=time.monotonic() + 1.0)
+
+
+def test_a_node_is_found_where_it_has_moved() -> None:
+    """At its old address nobody answers, and there is no other reason to fetch metadata."""
+    old, new = ScriptedBroker(), ScriptedBroker()
+    places = {1: old}
+    for broker in (old, new):
+        broker.handlers[MetadataRequest] = lambda request: metadata(places, {})
+    with old, new, Cluster(config_for(new)) as cluster:
+        cluster.request_to(1, ApiVersionsRequest(), max_version=2)
+        old.stop_listening()
+        old.hang_up()
+        places[1] = new
+        with pytest.raises(ConnectionFailedError):
+            cluster.request_to(1, ApiVersionsRequest(), max_version=2)
+        cluster.request_to(1, ApiVersionsRequest(), max_version=2)
 
 
 def test_a_node_that_metadata_does_not_name(cluster: Cluster) -> None:

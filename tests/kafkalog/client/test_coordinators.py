@@ -15,10 +15,12 @@ from kafkalog.protocol.errors import ErrorCode, TransactionalIdAuthorizationFail
 from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkalog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkalog.protocol.messages.metadata import MetadataRequest
+from peers.process import free_port
 from tests.kafkalog.client.test_cluster import config_for
 from tests.support import scripted
 from tests.support.scripted import Answer, ScriptedBroker, metadata
 
+DEADLINE_S = 60.0
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
@@ -97,6 +99,19 @@ def test_a_coordinator_that_moves_is_followed(brokers: Brokers, coordinators: Co
     # Moved; then loading; then the connection is lost; then well.
     assert brokers.beaten == [0, 0, 1, 1, 1]
     assert len(brokers.asked) == 1 + 3 + 1
+
+
+def test_a_coordinator_is_asked_at_the_address_that_was_found(brokers: Brokers, coordinators: Coordinators) -> None:
+    """Another machine has taken the broker's place, and metadata does not say so yet."""
+    told = metadata(brokers.brokers, {})
+    told.brokers[1].port = free_port()
+    for broker in brokers.brokers.values():
+        broker.handlers[MetadataRequest] = lambda request: told
+    coordinators.find(CoordinatorType.GROUP, "other")
+    assert coordinators._cluster.metadata([]).brokers[1].port == told.brokers[1].port
+    brokers.coordinator = 1
+    coordinators.request(CoordinatorType.GROUP, "g", HEARTBEAT, deadline=time.monotonic() + DEADLINE_S)
+    assert brokers.beaten == [1]
 
 
 def test_what_is_refused_is_raised_at_once(brokers: Brokers, coordinators: Coordinators) -> None:
