@@ -120,10 +120,15 @@ class TopicState:
         """Return the queues of all partitions that exist or have existed."""
         return list({**self.gone, **{queue.partition: queue for queue in self.queues}}.values())
 
-    @property
-    def needed(self) -> bool:
-        """Return whether a thread or a batch waits for its metadata; the lock is held."""
-        return self.waiting > 0 or any(queue.has_batches for queue in self.every_queue())
+    def is_needed(self, since: float) -> bool:
+        """Tell whether a thread or a batch waits for its metadata; the lock is held.
+
+        A thread that waited in vain, but not before `since` (`time.monotonic`), may come back. It may be one that never
+        waits long, such as a delivery callback.
+        """
+        if self.waiting or any(queue.has_batches for queue in self.every_queue()):
+            return True
+        return not self.queues and self.wanted_at >= since
 
     @property
     def used_at(self) -> float:
@@ -247,7 +252,7 @@ class Topics:
             return False
         with self._accumulator.lock:
             wanted = self._wanted(leaderless, now)
-            needed = {name for name in wanted if self.states[name].needed}
+            needed = {name for name in wanted if self._is_needed(self.states[name])}
         if not wanted:
             return False
         self._next_at = now + self._pause()
@@ -277,14 +282,17 @@ class Topics:
         return True
 
     def _in_use(self) -> set[str]:
-        return {name for name, state in self.states.items() if state.queues or state.needed}
+        return {name for name, state in self.states.items() if state.queues or self._is_needed(state)}
+
+    def _is_needed(self, state: TopicState) -> bool:
+        return state.is_needed(time.monotonic() - self._config.metadata_max_idle)
 
     def _wanted(self, leaderless: set[str], now: float) -> set[str]:
         """Return the topics to ask for now; retire those that are idle. The lock is held."""
         if now >= self._aged_at:
             self._in_vain = 0
             for state in list(self.states.values()):
-                if not state.needed and state.used_at + self._config.metadata_max_idle <= now:
+                if not self._is_needed(state) and state.used_at + self._config.metadata_max_idle <= now:
                     self._retire(state)
             self._stale |= self._in_use()
             self._aged_at = now + self._config.client.metadata_max_age
@@ -361,7 +369,7 @@ class Topics:
         """Note that the metadata of a topic reports an error; the lock is held."""
         error = about(found.error_code, f"topic {found.name}")
         unknown = found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if not state.needed:
+        if not self._is_needed(state):
             # It is asked for again when something is sent to it. That would create it, and it may have been deleted.
             self._stale.discard(state.name)
             if unknown:

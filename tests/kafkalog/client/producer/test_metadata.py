@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -144,7 +145,7 @@ def test_a_deleted_topic_is_not_created_by_the_next_refresh(site: Site, start: C
 
 def test_nobody_asks_for_a_topic_that_nobody_waits_for(site: Site, start: Callable[..., Producer]) -> None:
     site.codes["odd"] = ErrorCode.LEADER_NOT_AVAILABLE
-    producer = start(metadata_max_age_ms=20, max_block_ms=200)
+    producer = start(metadata_max_age_ms=20, metadata_max_idle_ms=50, max_block_ms=200)
     wait_until(lambda: producer.send("used", b"x").exception(DEADLINE_S) is None, "the broker answers")
     assert isinstance(producer.send("odd", b"x").exception(DEADLINE_S), ClientTimeoutError)
     left_out(site, producer, "odd")
@@ -166,17 +167,17 @@ class Refreshes:
     def __init__(self, clock: Clock) -> None:
         self.leader: int | None = None
         self.times: list[float] = []
+        self.creating: list[bool] = []
         self._clock = clock
         config = ProducerConfig.from_dict({"bootstrap.servers": "localhost:9092", "metadata.max.age.ms": 10**9})
         self.accumulator = Accumulator(config, lambda: None)
         self.topics = topic_metadata.Topics(
             config, cast(Cluster, SimpleNamespace(metadata=self._answer)), self.accumulator
         )
-        self.topics.states["t"] = topic_metadata.TopicState("t", 1)
-        self.topics.states["t"].waiting = 1
 
-    def _answer(self, names: list[str], **_: Any) -> ClusterMetadata:
+    def _answer(self, names: list[str], *, allow_auto_topic_creation: bool, **_: Any) -> ClusterMetadata:
         self.times.append(self._clock.now)
+        self.creating.append(allow_auto_topic_creation)
         if self.leader is None:
             raise ConnectionFailedError("nobody is there")
         return from_response(metadata({}, {("t", 0): self.leader}), names)
@@ -197,6 +198,8 @@ def test_requests_in_vain_thin_out(monkeypatch: pytest.MonkeyPatch, leader: int 
     clock = Clock()
     monkeypatch.setattr(topic_metadata, "time", clock)
     refreshes = Refreshes(clock)
+    refreshes.topics.states["t"] = topic_metadata.TopicState("t", 1)
+    refreshes.topics.states["t"].waiting = 1
     refreshes.leader = leader
     assert refreshes.run(1.0) >= 8
     refreshes.run(4.0)
@@ -207,3 +210,15 @@ def test_requests_in_vain_thin_out(monkeypatch: pytest.MonkeyPatch, leader: int 
         refreshes.run(0.05)
     refreshes.leader = leader
     assert refreshes.run(1.0) >= 8
+
+
+def test_a_topic_that_nobody_waits_long_for_is_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by delivery callbacks, and by applications that must not block."""
+    clock = Clock()
+    monkeypatch.setattr(topic_metadata, "time", clock)
+    refreshes = Refreshes(clock)
+    refreshes.accumulator.sender_thread = threading.get_ident()
+    with pytest.raises(ClientTimeoutError):
+        refreshes.topics.wait_for("t")
+    refreshes.topics.refresh_if_due(set(), float("inf"))
+    assert refreshes.creating == [True]
