@@ -6,6 +6,7 @@ when it is gone.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 
 from broker.controller.cluster.kraft import check_controller
@@ -25,7 +26,11 @@ from broker.zookeeper.interface import (
     SetData,
     Watch,
     ZooKeeper,
+    ZooKeeperError,
 )
+
+HAND_OVER_S = 1.0
+"""The seconds that a broker which stops waits for ZooKeeper to take its resignation."""
 
 
 async def elect(
@@ -110,11 +115,21 @@ async def resign(zookeeper: ZooKeeper, connection: Connection, epoch_version: in
         SessionEndedError: The session has ended.
         ZooKeeperError: ZooKeeper refuses to delete the node.
     """
-    wanted: list[Operation] = [Check(paths.CONTROLLER_EPOCH, epoch_version), Delete(paths.CONTROLLER)]
     try:
-        await lasting(connection, connection.number, lambda: zookeeper.multi(wanted))
+        await lasting(connection, connection.number, lambda: zookeeper.multi(_resignation(epoch_version)))
     except MultiError as error:
         _check_outrun(error)
+
+
+async def hand_over(zookeeper: ZooKeeper, epoch_version: int) -> None:
+    """Give the office up as `resign` does, but wait no longer than a moment: it ends with the session in any case."""
+    with suppress(ZooKeeperError, TimeoutError):
+        async with asyncio.timeout(HAND_OVER_S):
+            await zookeeper.multi(_resignation(epoch_version))
+
+
+def _resignation(epoch_version: int) -> list[Operation]:
+    return [Check(paths.CONTROLLER_EPOCH, epoch_version), Delete(paths.CONTROLLER)]
 
 
 def _check_outrun(error: MultiError) -> None:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from broker.controller.cluster.candidacy import elect, resign
+from broker.controller.cluster.candidacy import elect, hand_over, resign
 from broker.controller.cluster.channels import REQUEST_TIMEOUT_S, Channels, Connect
 from broker.controller.cluster.events import brokers, elections, failover, isr, producer_ids, shutdown
 from broker.controller.cluster.events.answers import decisions_for
@@ -29,7 +29,7 @@ from broker.controller.cluster.kraft import KraftMigrationError
 from broker.controller.cluster.machine import reassignment
 from broker.controller.cluster.model.context import ControllerContext, PartitionKey, Settings
 from broker.controller.cluster.model.effects import Decide, Steps
-from broker.controller.cluster.model.history import Change, Explanation, History
+from broker.controller.cluster.model.history import Change, Explanation, History, lines
 from broker.controller.cluster.model.requests import ControlRequest
 from broker.controller.cluster.office import Office
 from broker.controller.cluster.queue import NOT_ACTIVE, EventQueue, Item
@@ -66,9 +66,6 @@ FIRST_BALANCE_S = 5.0
 """The time from an election to the first balancing of leaders."""
 PAUSE_S = 1.0
 """The pause between a failure of the controller and its next attempt to be elected."""
-
-LOGGED = 20
-"""The number of changes of one decision that are written to the broker's log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +165,10 @@ class ClusterController:
         self._queue.put_election()
 
     async def stop(self) -> None:
-        """Leave the office and answer all that wait. `/controller` goes with the session, which is closed later."""
+        """Leave the office, answer all that wait, and let another broker be elected.
+
+        The session, with which `/controller` would go, is closed once all logs are flushed.
+        """
         self._is_registered = False
         self._connection.end()
         self._queue.clear()
@@ -176,7 +176,10 @@ class ClusterController:
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+        office = self._office
         self._leave()
+        if office is not None:
+            await hand_over(self._zookeeper, office.epoch_version)
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     # -- requests of brokers and administrators
@@ -346,10 +349,8 @@ class ClusterController:
     def _note(self, changes: list[Change]) -> None:
         """Keep changes with their causes, and write the first ones to the broker's log."""
         self.history.add(self._runtime.now_ms(), changes)
-        for change in changes[:LOGGED]:
-            logger.info("%s-%d: %s, because %s", change.topic, change.partition, change.what, change.cause)
-        if len(changes) > LOGGED:
-            logger.info("… and %d more changes of partitions", len(changes) - LOGGED)
+        for line in lines(changes, "changes of partitions"):
+            logger.info("%s", line)
 
     # -- elections of the controller
 
@@ -464,10 +465,8 @@ class ClusterController:
         now_ms = self._runtime.now_ms()
         told = self._stalls.look(self._office.context, now_ms)
         self.history.add(now_ms, told)
-        for each in told[:LOGGED]:
-            logger.warning("%s-%d: %s, because %s", each.topic, each.partition, each.what, each.cause)
-        if len(told) > LOGGED:
-            logger.warning("… and %d more reassignments that wait", len(told) - LOGGED)
+        for line in lines(told, "reassignments that wait"):
+            logger.warning("%s", line)
         self._look_timer = self._runtime.loop.call_later(LOOK_S, self._look_at_reassignments)
 
     # -- what comes from outside

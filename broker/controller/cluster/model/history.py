@@ -7,7 +7,7 @@ ISR or a leader changed, not why.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +20,8 @@ MOST_EXPLAINED = 1000
 """The number of changes of one partition that are shown."""
 LONGEST_CAUSE = 1000
 """The number of characters of a cause that are kept."""
+LOGGED = 20
+"""The number of changes of one decision that are written to the broker's log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,14 @@ def describe_assignment(before: Assignment, after: Assignment) -> str:
     if after.removing:
         parts.append(f"removing {list(after.removing)}")
     return ", ".join(parts)
+
+
+def lines(changes: Sequence[Change], what: str) -> Iterator[str]:
+    """Yield the lines of a log about changes: the first ones, and how many more there are of `what`."""
+    for each in changes[:LOGGED]:
+        yield f"{each.topic}-{each.partition}: {each.what}, because {each.cause}"
+    if len(changes) > LOGGED:
+        yield f"… and {len(changes) - LOGGED} more {what}"
 
 
 def shortened(cause: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.controller.cluster.succession import Succession
 from broker.controller.cluster_topics import ClusterExecution
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.broker.controller.cluster.test_members import IDS, Cluster, play
@@ -58,4 +59,37 @@ def test_a_controller_stops_while_zookeeper_is_away(tmp_path: Path) -> None:
         for number in sorted(cluster.running):
             await stopped_within(cluster, number, 4 * SHUTDOWN_S)
 
+    play(tmp_path, scenario, settings=SETTINGS)
+
+
+def test_another_broker_is_the_controller_before_the_logs_are_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As brokers of Apache Kafka, the others do not look whether the controller's process listens."""
+
+    async def scenario(cluster: Cluster) -> None:
+        boss = cluster.boss()
+        assert boss is not None
+        server, others = cluster.hosts[boss].server, set(IDS) - {boss}
+        end, ended = server.broker.transactions.stop, False
+
+        def controller_of_all() -> set[int]:
+            return {cluster.hosts[number].server.store.state.controller_id for number in others}
+
+        async def slow() -> None:
+            nonlocal ended
+            await cluster.until(lambda: len(controller_of_all()) == 1 and controller_of_all() <= others)
+            assert cluster.ensemble.is_open(cluster.hosts[boss].session.session_id)
+            await end()
+            ended = True
+
+        monkeypatch.setattr(server.broker.transactions, "stop", slow)
+        await cluster.hosts[boss].link.close()
+        await cluster.hosts[boss].stop()
+        cluster.running.discard(boss)
+        assert ended
+
+    async def looks_not(watch: Succession) -> None: ...
+
+    monkeypatch.setattr(Succession, "_look", looks_not)
     play(tmp_path, scenario, settings=SETTINGS)
