@@ -260,7 +260,10 @@ class ZooKeeperStore:
             former = self._state.topics.get(operation.topic.name) if isinstance(operation, CreateTopic) else None
             if not await self._topics.write(view, state, operation):
                 return False
-            done.add(_key(operation))
+            key = _key(operation)
+            done.add(key)
+            # If the rest is decided again, the controller may have told of this, as if others had done it.
+            view.topics[key[1]] = state.topics.get(key[1])
             if isinstance(operation, CreateTopic):
                 if former is not None:
                     # The name was free in the tree. Whoever waits for the new topic must not take this one for it.

@@ -42,7 +42,8 @@ TopicOperation = CreateTopic | AddPartitions | DeleteTopic
 class View:
     """The topics that a commit has found in the tree, and that UpdateMetadata has not brought yet, or differently.
 
-    A value of None is a topic that does not exist any more.
+    Those that the commit itself has changed are in it as they were before. A value of None is a topic that does not
+    exist.
     """
 
     def __init__(self) -> None:

@@ -23,8 +23,9 @@ from broker.coordinator.state_topic import consumer_offsets_topic
 from broker.log.log_manager import LogManager
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import NO_LEADER, NO_TOPIC_ID, BrokerRegistration, ClusterState, TopicState
-from broker.metadata.operations import Operation
+from broker.metadata.operations import CreateTopic, Operation
 from broker.metadata.tree.store import ZooKeeperStore
+from broker.metadata.tree.topics import TopicOperation, TopicWriter, View
 from broker.metadata.znodes import paths
 from broker.metadata.znodes.topics import Assignment, TopicNode, decode_topic, encode_topic
 from broker.replica.manager import ReplicaManager
@@ -334,5 +335,46 @@ def test_a_topic_is_not_taken_for_gone_while_zookeeper_does_not_answer_or_has_it
         assert isinstance((await member.topics.create(wanted, wait_ms=0))["words"], TopicAlreadyExistsError)
         assert member.cache.topic("words") is not None
         assert member.gone == []
+
+    in_cluster(tmp_path, scenario)
+
+
+def act_at_once(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Have the controller act on each change of a topic before the commit, which others disturb, decides again."""
+    write = TopicWriter.write
+
+    async def then_act(topics: TopicWriter, view: View, state: ClusterState, operation: TopicOperation) -> bool:
+        is_written = await write(topics, view, state, operation)
+        if is_written:
+            await act()
+        return is_written
+
+    monkeypatch.setattr(TopicWriter, "write", then_act)
+
+
+def test_what_a_request_creates_is_not_refused_because_another_name_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(member: Member) -> None:
+        other = await member.world.store(2)
+        await other.commit(lambda state: [CreateTopic(new_topic("taken", 1))])
+        act_at_once(monkeypatch, member.tell)
+        made = await member.topics.create([NewTopic("free", 1, 1), NewTopic("taken", 1, 1)], wait_ms=0)
+        assert [type(made[name]) for name in ("free", "taken")] == [TopicState, TopicAlreadyExistsError]
+
+    in_cluster(tmp_path, scenario)
+
+
+def test_what_a_request_deletes_is_not_unknown_because_another_topic_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(member: Member) -> None:
+        await member.topics.create([NewTopic("present", 1, 1), NewTopic("gone", 1, 1)], wait_ms=0)
+        await member.tell()
+        await member.zookeeper.delete(paths.topic("gone"))
+        act_at_once(monkeypatch, lambda: member.delete("present"))
+        results = await member.topics.delete(["present", "gone"], wait_ms=0)
+        assert results["present"] is None
+        assert isinstance(results["gone"], UnknownTopicOrPartitionError)
 
     in_cluster(tmp_path, scenario)
