@@ -63,7 +63,7 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("log.dir", Type.STRING, "/tmp/kafka-logs", "The log directory. Used if log.dirs is not set."),
         ConfigKey("log.dirs", Type.LIST, None, "The log directories, separated by commas. Partitions are distributed over them.", skips_empty=True),
         # Topics
-        ConfigKey("auto.create.topics.enable", Type.BOOLEAN, True, "Create a topic when a client requests its metadata and it does not exist. The response already has its partitions and leaders; Apache Kafka first answers LEADER_NOT_AVAILABLE."),
+        ConfigKey("auto.create.topics.enable", Type.BOOLEAN, True, "Create a topic when a client requests its metadata and it does not exist. The response of a lone broker already has its partitions and leaders; in a cluster clients ask again, as with Apache Kafka."),
         ConfigKey("delete.topic.enable", Type.BOOLEAN, True, "Whether topics can be deleted."),
         ConfigKey("num.partitions", Type.INT, 1, "The number of partitions of a new topic, if the request does not name one.", at_least(1)),
         ConfigKey("default.replication.factor", Type.INT, 1, "The replication factor of a new topic, if the request does not name one.", at_least(1)),
