@@ -40,6 +40,7 @@ _REASONS = {
     "the bootstrap servers are tried where no known broker answers": "metadata.recovery.strategy "
     "metadata.recovery.rebootstrap.trigger.ms",
     "bootstrap.servers is used": "bootstrap.controllers",
+    "only producers heed it; other clients pause for retry.backoff.ms": "reconnect.backoff.ms reconnect.backoff.max.ms",
     "batches go to the partitions that accept them": "partitioner.adaptive.partitioning.enable "
     "partitioner.availability.timeout.ms",
     "two-phase commit is not offered": "transaction.two.phase.commit.enable",

@@ -89,6 +89,19 @@ def test_clients_say_it_once(
     ]
 
 
+def test_pauses_between_connections_are_the_producers(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    given = {"bootstrap.servers": "127.0.0.1:1", "reconnect.backoff.ms": "100"}
+    with Producer(given):
+        pass
+    assert caplog.records == []
+    with Consumer(given):
+        pass
+    assert [record.message for record in caplog.records] == [
+        "without effect here: reconnect.backoff.ms (only producers heed it; other clients pause for retry.backoff.ms)"
+    ]
+
+
 def test_what_has_an_effect_is_not_among_them() -> None:
     assert not set(IGNORED) & set(property_names())
 
