@@ -40,6 +40,7 @@ from kafkalog.client.metadata import (
 )
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.network.outage import Outage
+from kafkalog.client.network.slot import Slot, time_left
 from kafkalog.client.retry import Retry
 from kafkalog.client.security.mechanisms import make_mechanisms
 from kafkalog.client.security.tls import TlsContexts
@@ -54,18 +55,6 @@ from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from kafkalog.protocol.schema import Request
 
 T = TypeVar("T")
-FIRST_PATIENCE_S = 1.5
-"""The time that the first attempt to connect waits to be accepted. Each attempt that times out doubles it, up to
-socket.connection.setup.timeout.ms. So a host that drops packets is noticed soon, and another one is tried."""
-
-
-class _Slot:
-    """The connection to one address, and the lock that its users take."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.connection: Connection | None = None
-        self.patience = FIRST_PATIENCE_S
 
 
 class Cluster(Closing):
@@ -88,7 +77,7 @@ class Cluster(Closing):
             raise ConfigError("bootstrap.servers is missing: give the host:port of at least one broker")
         self.config = config
         self._lock = threading.Lock()
-        self._slots: dict[Address, _Slot] = {}
+        self._slots: dict[Address, Slot] = {}
         self._known = ClusterMetadata()
         self._fetched: dict[str, float] = {}
         self._all_fetched = float("-inf")
@@ -441,13 +430,13 @@ class Cluster(Closing):
         with self._lock:
             if self._closed:
                 raise RuntimeError("the cluster's client is closed")
-            slot = self._slots.setdefault(address, _Slot())
+            slot = self._slots.setdefault(address, Slot(address))
         if not slot.lock.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
             raise ClientTimeoutError(f"{address[0]}:{address[1]} has not answered another request in time")
         try:
-            connection = self._connected(slot, address, deadline)
+            connection = slot.connected(self.config, self._mechanisms, self._tls, deadline)
             try:
-                left = _left(deadline, connection.address)
+                left = time_left(deadline, connection.address)
                 if time.monotonic() + left <= connection.serves_at:
                     # The broker will not answer in time, and a new connection does not get around a quota.
                     raise HeldBackError(f"{connection.address} holds this client back, which is above a quota")
@@ -462,33 +451,3 @@ class Cluster(Closing):
                     slot.connection = None
         finally:
             slot.lock.release()
-
-    def _connected(self, slot: _Slot, address: Address, deadline: float) -> Connection:
-        """Return the connection of a slot, and open it if needed; the caller holds the slot's lock."""
-        connection = slot.connection
-        if connection is None or connection.closed or connection.readable():
-            # It is readable although nothing was asked: the broker has closed it, as brokers do with idle connections.
-            if connection is not None:
-                connection.close()
-            left = _left(deadline, f"{address[0]}:{address[1]}")
-            try:
-                connection = Connection(
-                    *address,
-                    self.config,
-                    timeout=min(left, self.config.connect_timeout),
-                    patience=slot.patience,
-                    mechanisms=self._mechanisms,
-                    tls=self._tls,
-                )
-            except ClientTimeoutError:
-                slot.patience = min(2 * slot.patience, self.config.connect_timeout)
-                raise
-            slot.connection = connection
-        return connection
-
-
-def _left(deadline: float, address: str) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise ClientTimeoutError(f"no time was left to ask {address}")
-    return left
