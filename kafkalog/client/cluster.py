@@ -25,6 +25,7 @@ from kafkalog.client.errors import (
     HeldBackError,
     UnresolvedNameError,
 )
+from kafkalog.client.forks import FORKED, own
 from kafkalog.client.metadata import (
     Broker,
     ClusterMetadata,
@@ -84,13 +85,15 @@ class Cluster(Closing):
         self._doubted: set[int] = set()
         """Brokers that did not answer at their known addresses. They may have others by now."""
         self._bootstrap = random.sample(config.bootstrap_servers, len(config.bootstrap_servers))
-        self._closed = False
+        self._closed = self._is_lost = False
         self._ended = threading.Event()
         self._has_answered = False
         """True if any broker has answered, so that the bootstrap servers' names are known to be right."""
         self._outage = Outage(on_outage)
         self._mechanisms = make_mechanisms(config)
         self._tls = TlsContexts(config.tls)
+        self._refusal = "the cluster's client is closed"
+        own(self)
 
     # Metadata
 
@@ -338,7 +341,13 @@ class Cluster(Closing):
         self._ended.set()
 
     def connect(self, broker: Broker, *, timeout: float | None = None) -> Connection:
-        """Open a connection for the caller, who must close it."""
+        """Open a connection for the caller, who must close it.
+
+        Raises:
+            RuntimeError: This is a forked process.
+        """
+        if self._is_lost:
+            raise RuntimeError(self._refusal)
         return Connection(
             *(broker.host, broker.port, self.config), timeout=timeout, mechanisms=self._mechanisms, tls=self._tls
         )
@@ -360,6 +369,12 @@ class Cluster(Closing):
                 connection.interrupt()
             if free:
                 slot.lock.release()
+
+    def lose(self) -> None:
+        """Refuse all requests from now on, in a forked process, whose copies of connections close themselves."""
+        self._lock, self._slots, self._ended = threading.Lock(), {}, threading.Event()
+        self._closed = self._is_lost = True
+        self._refusal = f"the cluster's client {FORKED}"
 
     # Inside
 
@@ -429,7 +444,7 @@ class Cluster(Closing):
     ) -> Any:
         with self._lock:
             if self._closed:
-                raise RuntimeError("the cluster's client is closed")
+                raise RuntimeError(self._refusal)
             slot = self._slots.setdefault(address, Slot(address))
         if not slot.lock.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
             raise ClientTimeoutError(f"{address[0]}:{address[1]} has not answered another request in time")

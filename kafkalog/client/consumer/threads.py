@@ -11,6 +11,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from kafkalog.client.forks import FORKED, own
+
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
@@ -38,6 +40,11 @@ class Monitor:
         with self.lock:
             self.woken = not self._deaf
             self._changed.notify_all()
+
+    def lose(self) -> None:
+        """Take a new lock, in a forked process: nobody releases the one that another thread held."""
+        self.lock = threading.RLock()
+        self._changed = threading.Condition(self.lock)
 
     def ignore_wakeups(self) -> None:
         """Make `wakeup` without effect from now on, and forget an earlier one."""
@@ -72,15 +79,23 @@ class SingleThread:
         self._monitor = monitor
         self._depth = 0
         self.user: int | None = None
-        self.closed = False
+        self.closed = self._is_lost = False
+        own(self)
+
+    def lose(self) -> None:
+        """Let nobody in from now on, in a forked process, which has none of the consumer's threads."""
+        self._monitor.lose()
+        self.closed = self._is_lost = True
 
     @contextmanager
     def use(self) -> Iterator[None]:
         """Keep other threads out.
 
         Raises:
-            RuntimeError: Another thread is inside, or the consumer is closed.
+            RuntimeError: Another thread is inside, the consumer is closed, or this is a forked process.
         """
+        if self._is_lost:
+            raise RuntimeError(f"the consumer {FORKED}")
         thread = threading.get_ident()
         with self._monitor.lock:
             if self.closed and self.user != thread:

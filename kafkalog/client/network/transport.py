@@ -22,6 +22,7 @@ from kafkalog.client.errors import (
     InvalidResponseError,
     UnresolvedNameError,
 )
+from kafkalog.client.forks import own
 from kafkalog.client.network.diagnosis import Diagnosis
 from kafkalog.client.security.tls import TlsContexts
 from kafkalog.protocol.codec import Chunk
@@ -114,6 +115,10 @@ class Transport(Closing):
         if connected is not None:
             connected.close()
 
+    def lose(self) -> None:
+        """Close this process's copy of the socket; that of the process it was forked from stays connected."""
+        self.close()
+
     # Opening
 
     def open(self, deadline: float, patience: float) -> None:
@@ -138,6 +143,7 @@ class Transport(Closing):
                 if size >= 0:
                     connected.setsockopt(socket.SOL_SOCKET, option, size)
             self._socket = self._secure(connected, deadline) if config.uses_ssl else connected
+            own(self)
         except ClientError:
             connected.close()
             raise
