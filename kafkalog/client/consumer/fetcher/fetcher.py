@@ -26,17 +26,16 @@ from uuid import UUID
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.config import ConsumerConfig
-from kafkalog.client.consumer.errors import LogTruncationError, PositionOutOfRangeError
 from kafkalog.client.consumer.fetcher.asked_partition import AskedPartition, asked_at
 from kafkalog.client.consumer.fetcher.completed_fetch import CompletedFetch
 from kafkalog.client.consumer.fetcher.fetch_position import (
     NO_EPOCH,
     FetchPosition,
-    Truncation,
     find_truncation,
     validation_request,
 )
 from kafkalog.client.consumer.fetcher.leader_connections import LeaderConnections
+from kafkalog.client.consumer.fetcher.lost_positions import LostPositions
 from kafkalog.client.consumer.fetcher.metadata_watcher import MetadataWatcher
 from kafkalog.client.consumer.fetcher.offset_lookup import OffsetLookup, OffsetLookups
 from kafkalog.client.consumer.subscription import PartitionState, SubscriptionState
@@ -45,7 +44,7 @@ from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, In
 from kafkalog.client.fetch.fetch_request import MIN_VERSION, fetch_request, max_version, read_partition, topic_of
 from kafkalog.client.metadata import Broker, ClusterMetadata, Leader
 from kafkalog.client.network.waker import Waker
-from kafkalog.client.types import EARLIEST, LATEST, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from kafkalog.client.types import OffsetAndTimestamp, TopicPartition
 from kafkalog.protocol.errors import InconsistentTopicIdError, OffsetOutOfRangeError, UnknownTopicIdError, error_for
 from kafkalog.protocol.messages.fetch import FetchResponse, PartitionData
 from kafkalog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
@@ -53,7 +52,6 @@ from kafkalog.protocol.schema import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
-RESET_TIMESTAMPS = {"earliest": EARLIEST, "latest": LATEST}
 _IMPATIENT_S = 0.025
 """The time that a leader waits for records while some of its partitions are left out, because enough of them was
 fetched. It is short, so that they are asked for soon after the application has taken records."""
@@ -86,6 +84,7 @@ class Fetcher(threading.Thread):
         """The partitions that a request in flight is about."""
         self._watcher = MetadataWatcher(config, cluster, subscription, monitor, on_metadata, self._waker.wake)
         self._lookups = OffsetLookups(cluster, config.client.isolation_level, self._waker.wake)
+        self._lost = LostPositions(config.client)
         self._nothing_before = 0.0
         self.columns: tuple[str, ...] | None = None
         self.failure: Exception | None = None
@@ -244,34 +243,10 @@ class Fetcher(threading.Thread):
             with self._monitor.lock:
                 if each.state.version == each.version:
                     if divergent is not None:
-                        self._truncated(each.state, divergent)
+                        self._lost.truncated(each.state, divergent)
                     if each.state.error is None:
                         each.state.leader_epoch = each.leader_epoch
         self._monitor.notify()
-
-    def _truncated(self, state: PartitionState, divergent: Truncation) -> None:
-        """Handle that the leader's log ends, or differs, below what was fetched."""
-        position, end = state.position, divergent.end
-        assert position is not None
-        if end is not None and end.offset >= position.offset:
-            # The records that were handed out are still in the log.
-            state.refetch()
-            return
-        reset = RESET_TIMESTAMPS.get(self._client.auto_offset_reset)
-        if reset is None:
-            known = {state.tp: OffsetAndMetadata(end.offset, end.epoch)} if end is not None else {}
-            state.refetch()
-            state.error = LogTruncationError({state.tp: position.offset}, known)
-        elif end is not None:
-            logger.warning(
-                "partition %s: the log was truncated; going back from %d to %d", state.tp, position.offset, end.offset
-            )
-            state.move(end, state.topic_id)
-        else:
-            logger.warning(
-                "partition %s: the log was truncated; going on with the %s", state.tp, self._client.auto_offset_reset
-            )
-            state.look_up(reset)
 
     # Fetching
 
@@ -318,25 +293,9 @@ class Fetcher(threading.Thread):
                 # The leader may not have been told yet of a new topic.
                 state.refused = False
                 return True
-            self._begin_again(state)
+            self._lost.created_again(state)
         self._monitor.notify()
         return False
-
-    def _begin_again(self, state: PartitionState) -> None:
-        """Give up a position in a topic that was deleted, because there is another one of its name."""
-        reset = RESET_TIMESTAMPS.get(self._client.auto_offset_reset)
-        what = f"partition {state.tp}: the topic was deleted and created again"
-        if state.completed_fetches:
-            # The fetched records are handed out first.
-            state.retry_at = time.monotonic() + self._client.retry_backoff
-        elif reset is None:
-            assert state.position is not None
-            offset = state.position.offset
-            gone = f"{what}, so there is no position {offset} any more"
-            state.error = PositionOutOfRangeError(state.tp, offset, gone)
-        else:
-            logger.warning("%s; going on with the %s of the new one", what, self._client.auto_offset_reset)
-            state.look_up(reset)
 
     def _follower_of(self, state: PartitionState, now: float) -> Broker | None:
         """Return the follower to which the leader wants fetches of a partition sent; or None."""
@@ -438,7 +397,10 @@ class Fetcher(threading.Thread):
                 if self.columns is not None:
                     completed.decode_arrow(self.columns, self._client)
         except OffsetOutOfRangeError as error:
-            self._out_of_range(asked, error)
+            with self._monitor.lock:
+                state.replica = None
+                if state.version == asked.version:
+                    self._lost.out_of_range(asked, error)
             return
         except Exception as error:
             self._partition_failed(state, asked.version, error)
@@ -458,29 +420,3 @@ class Fetcher(threading.Thread):
                 state.fetched = completed.next
             elif completed.failure is not None:
                 state.completed_fetches.append(completed)
-
-    def _out_of_range(self, asked: AskedPartition, error: OffsetOutOfRangeError) -> None:
-        state = asked.state
-        reset = RESET_TIMESTAMPS.get(self._client.auto_offset_reset)
-        with self._monitor.lock:
-            state.replica = None
-            if state.version != asked.version:
-                return
-            if asked.of_follower:
-                # The follower may be behind the leader, or may have deleted more records: ask the leader.
-                state.retry_at = time.monotonic() + self._client.retry_backoff
-                return
-            if state.completed_fetches:
-                # The fetched records are handed out first; then the leader is asked again.
-                state.retry_at = time.monotonic() + self._client.retry_backoff
-                return
-            if reset is None:
-                state.error = PositionOutOfRangeError(state.tp, asked.position.offset, error.message)
-                return
-            logger.warning(
-                "partition %s has no offset %d: going on with the %s",
-                state.tp,
-                asked.position.offset,
-                self._client.auto_offset_reset,
-            )
-            state.look_up(reset)

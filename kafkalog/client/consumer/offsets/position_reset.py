@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.errors import NoOffsetForPartitionError
 from kafkalog.client.consumer.fetcher.fetch_position import FetchPosition
-from kafkalog.client.consumer.fetcher.fetcher import RESET_TIMESTAMPS
+from kafkalog.client.consumer.fetcher.lost_positions import RESET_TIMESTAMPS
 from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
 from kafkalog.client.consumer.subscription import PartitionState, SubscriptionState
 from kafkalog.client.consumer.threads import Monitor
