@@ -25,6 +25,7 @@ from uuid import UUID
 from kafkalog.client.consumer.fetcher.completed_fetch import CompletedFetch
 from kafkalog.client.consumer.fetcher.fetch_position import NO_EPOCH, FetchPosition
 from kafkalog.client.consumer.topic_filter import SubscriptionPattern, TopicFilter
+from kafkalog.client.metadata import Leader
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.schema import ZERO_UUID
 
@@ -44,6 +45,8 @@ class PartitionState:
         refused: Whether a leader has denied to have the topic of this id.
         leader_epoch: The epoch of the leader at which the position was last validated.
         replica: The id of the follower to which the leader wants fetches sent, and until when (KIP-392).
+        leader: The leader that was asked last.
+        failures: How many requests in a row to this leader have failed for a reason that may pass.
         held: Whether the partition will be revoked; no more of its records are handed out.
     """
 
@@ -66,6 +69,8 @@ class PartitionState:
         self.log_start_offset = -1
         self.error: Exception | None = None
         self.retry_at = 0.0
+        self.leader: Leader | None = None
+        self.failures = 0
 
     def move(self, position: FetchPosition, topic_id: UUID = ZERO_UUID) -> None:
         """Continue at `position`, of the topic with this id if it is given."""
@@ -91,9 +96,17 @@ class PartitionState:
         self.completed_fetches.clear()
         self.error = None
         self.retry_at = 0.0
+        self.failures = 0
         self.topic_id = ZERO_UUID
         self.refused = False
         self.leader_epoch = NO_EPOCH
+
+    def note_leader(self, leader: Leader) -> None:
+        """Note the leader. If it is another one than before, there is no reason to wait for it."""
+        if leader != self.leader:
+            self.leader = leader
+            if self.failures:
+                self.failures, self.retry_at = 0, 0.0
 
     @property
     def lost(self) -> bool:

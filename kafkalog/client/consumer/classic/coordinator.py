@@ -12,6 +12,7 @@ from concurrent.futures import Future
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.assignors import RebalanceProtocol
+from kafkalog.client.consumer.backoff import Backoff
 from kafkalog.client.consumer.classic.heartbeat import Heartbeat
 from kafkalog.client.consumer.classic.join import Joined, Joining, JoinRefusedError, Snapshot, Wish, snapshot_of
 from kafkalog.client.consumer.classic.member import Member, State
@@ -47,6 +48,8 @@ class ClassicCoordinator(AbstractCoordinator):
         self._prepared = False
         self._join: Future[Joined] | None = None
         self._join_after = 0.0
+        self._backoff = Backoff(config.client)
+        self._failed_joins = 0
         self._joined: Joined | None = None
         self._known: Snapshot | None = None
 
@@ -163,17 +166,19 @@ class ClassicCoordinator(AbstractCoordinator):
         return any(topic in known and known[topic] != decided.get(topic) for topic in joined.group_topics)
 
     def _join_failed(self, error: Exception) -> None:
-        backoff = self._config.client.retry_backoff
         self.requests.note_failure(error)
         with self._monitor.lock:
             if self.member.state is not State.STABLE:
                 self.member.state = State.UNJOINED
             self.member.request_rejoin("joining failed")
         if isinstance(error, JoinRefusedError):
-            self._join_after = time.monotonic() + (0.0 if error.todo is Next.AGAIN else backoff)
+            # The coordinator is there, so pauses stay as short as in Java.
+            self._failed_joins = 0
+            self._join_after = time.monotonic() + (0.0 if error.todo is Next.AGAIN else self._backoff.pause(0))
             logger.info("group %s: joining again: %s", self.requests.group_id, error.error)
             return
-        self._join_after = time.monotonic() + backoff
+        self._failed_joins += 1
+        self._join_after = time.monotonic() + self._backoff.pause(self._failed_joins)
         self._check_fenced()
         if not is_retriable(error):
             raise error
@@ -214,6 +219,7 @@ class ClassicCoordinator(AbstractCoordinator):
         first of the exceptions is raised, as in Apache Kafka's consumer.
         """
         self._prepared = False
+        self._failed_joins = 0
         self._joined = joined
         subscription = self._subscription
         assigned = frozenset(joined.assignment.partitions)

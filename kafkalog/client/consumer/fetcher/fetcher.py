@@ -21,10 +21,12 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from uuid import UUID
 
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.consumer.backoff import Backoff
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.fetcher.asked_partition import AskedPartition, asked_at
 from kafkalog.client.consumer.fetcher.completed_fetch import CompletedFetch
@@ -45,7 +47,13 @@ from kafkalog.client.fetch.fetch_request import MIN_VERSION, fetch_request, max_
 from kafkalog.client.metadata import Broker, ClusterMetadata, Leader
 from kafkalog.client.network.waker import Waker
 from kafkalog.client.types import OffsetAndTimestamp, TopicPartition
-from kafkalog.protocol.errors import InconsistentTopicIdError, OffsetOutOfRangeError, UnknownTopicIdError, error_for
+from kafkalog.protocol.errors import (
+    InconsistentTopicIdError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    UnknownTopicIdError,
+    error_for,
+)
 from kafkalog.protocol.messages.fetch import FetchResponse, PartitionData
 from kafkalog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from kafkalog.protocol.schema import ZERO_UUID
@@ -86,6 +94,7 @@ class Fetcher(threading.Thread):
         self._lookups = OffsetLookups(cluster, config.client.isolation_level, self._waker.wake)
         self._lost = LostPositions(config.client)
         self._nothing_before = 0.0
+        self._backoff = Backoff(config.client)
         self.columns: tuple[str, ...] | None = None
         self.failure: Exception | None = None
         self.fetches = 0
@@ -198,15 +207,18 @@ class Fetcher(threading.Thread):
             return None
         if leader is None:
             self._watcher.soon()
+        else:
+            state.note_leader(leader)
         return leader
 
     def _fail(self, state: PartitionState, error: Exception) -> None:
         """Pause the partition where the error is retriable; otherwise keep the error for the application."""
         if is_retriable(error):
             logger.info("partition %s: trying again: %s", state.tp, error)
+            state.failures += 1
         else:
             state.error = error
-        state.retry_at = time.monotonic() + self._client.retry_backoff
+        state.retry_at = time.monotonic() + self._backoff.pause(state.failures)
 
     def _to_validate(self, asked: AskedPartition) -> bool:
         """Tell whether the position must be validated at the leader before the partition is fetched."""
@@ -253,6 +265,13 @@ class Fetcher(threading.Thread):
     def _ask(self) -> None:
         """Send a request to every leader that has none in flight."""
         now = time.monotonic()
+        states = list(self._subscription.partitions.values())
+        for state in states:
+            if state.failures and state.retry_at > now:
+                # It may have another leader by now.
+                with suppress(KafkaError):
+                    if (known := self._cluster.known_leader(state.tp)) is not None:
+                        state.note_leader(known)
         with self._monitor.lock:
             states = list(self._subscription.partitions.values())
             open_ = [
@@ -319,6 +338,7 @@ class Fetcher(threading.Thread):
                 self._fail(state, error)
         if is_retriable(error):
             self._cluster.forget([state.tp.topic])
+            self._watcher.soon()
         self._monitor.notify()
 
     def _send(self, broker: Broker, wanted: list[AskedPartition], *, impatient: bool) -> None:
@@ -408,6 +428,7 @@ class Fetcher(threading.Thread):
         with self._monitor.lock:
             if state.version != asked.version:
                 return
+            state.failures = 0
             state.high_watermark = fetched.high_watermark
             state.last_stable_offset = fetched.last_stable_offset
             state.log_start_offset = fetched.log_start_offset

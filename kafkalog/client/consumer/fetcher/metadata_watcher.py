@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from typing import Any
 
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.consumer.backoff import Backoff
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.subscription import SubscriptionState, SubscriptionType
 from kafkalog.client.consumer.threads import Monitor, Worker
 from kafkalog.client.errors import about
 from kafkalog.client.metadata import ClusterMetadata
+from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import InvalidTopicError, TopicAuthorizationFailedError
 
 logger = logging.getLogger(__name__)
@@ -43,8 +46,12 @@ class MetadataWatcher:
         self._on_metadata = on_metadata
         self._worker = Worker("kafkalog-consumer-metadata", wake)
         self._asking: Future[ClusterMetadata] | None = None
-        self._pause = max(config.client.retry_backoff, 0.01)
-        self._at = self._again_at = 0.0
+        self._backoff = Backoff(config.client)
+        self._fruitless = 0
+        """The number of fetches in a row that failed, or that brought the leaders known before."""
+        self._leaders: Mapping[TopicPartition, Any] = {}
+        self._begun = self._at = self._again_at = 0.0
+        self._is_sought = False
         self._refresh = False
         self._watched: frozenset[str] | None = frozenset()
         self._missing: frozenset[str] = frozenset()
@@ -55,7 +62,8 @@ class MetadataWatcher:
         self._refresh = True
 
     def soon(self) -> None:
-        """Fetch metadata as soon as `retry.backoff.ms` after the last time, because some leader is unknown."""
+        """Fetch metadata because some leader is unknown, after a pause that grows while no other leader is found."""
+        self._is_sought = True
         self._at = min(self._at, self._again_at)
 
     def next_time(self) -> float:
@@ -71,7 +79,7 @@ class MetadataWatcher:
     def step(self) -> None:
         """Begin to fetch metadata if that is due, or handle metadata that has come.
 
-        After an error another fetch follows `retry.backoff.ms` later.
+        After an error another fetch follows, after a pause that grows.
 
         Raises:
             Exception: A fetch has failed, or the metadata has an error for the application.
@@ -82,6 +90,8 @@ class MetadataWatcher:
                 try:
                     self._note(asking.result())
                 except Exception:
+                    self._fruitless += 1
+                    self._is_sought = True
                     self._at = self._again_at = time.monotonic() + self._pause
                     raise
             return
@@ -96,6 +106,10 @@ class MetadataWatcher:
             return
         if now < self._at and wanted == self._watched and not refresh:
             return
+        if refresh or wanted != self._watched or not self._is_sought:
+            # Nothing is wrong; as in Java, metadata that has become old does not count as fruitless.
+            self._fruitless = 0
+        self._is_sought, self._begun = False, now
         self._at = self._again_at = now + self._pause
         self._watched = wanted
         create = self._config.allow_auto_create_topics and kind is SubscriptionType.AUTO_TOPICS
@@ -105,7 +119,19 @@ class MetadataWatcher:
             )
         )
 
+    @property
+    def _pause(self) -> float:
+        return max(self._backoff.pause(self._fruitless), 0.01)
+
     def _note(self, found: ClusterMetadata) -> None:
+        leaders = {
+            TopicPartition(name, number): (found.brokers.get(each.leader), each.leader_epoch)
+            for name, topic in found.topics.items()
+            for number, each in topic.partitions.items()
+        }
+        self._fruitless = self._fruitless + 1 if leaders == self._leaders else 0
+        self._leaders, self._is_sought = leaders, False
+        self._again_at = self._begun + self._pause
         if self._watched is not None and self._subscription.watches_all:
             # This is metadata of some topics, and by now all topics are of interest.
             return
