@@ -80,11 +80,12 @@ class Retry:
         if self.left <= seconds or (gave_up_at or 0.0) >= self.deadline:
             if is_timeout and not before:
                 raise error
-            raise self._gave_up(error, before) from error
+            raise self.gave_up(error, before) from error
         self._before = str(error)
         return float(seconds)
 
-    def _gave_up(self, error: Exception, before: str = "") -> ClientTimeoutError:
+    def gave_up(self, error: Exception, before: str = "") -> ClientTimeoutError:
+        """Make the error for a call that is not tried again, because the deadline is near; `error` is its last one."""
         what = str(error) if isinstance(error, ClientTimeoutError) else f"gave up after {self._tries} tries: {error}"
         gave_up = ClientTimeoutError(what + before)
         gave_up.gave_up_at = self.deadline
@@ -104,7 +105,7 @@ class Retry:
             raise error
         if not self.left:
             # A machine that stalls lets a thread sleep for too long. A try without time would only hide what is wrong.
-            raise self._gave_up(error) from error
+            raise self.gave_up(error) from error
 
     def run(self, attempt: Callable[[], T], between: Callable[[Exception], None] | None = None) -> T:
         """Call `attempt` until it returns. Before every further try, call `between` with the error."""

@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkalog.cli.shared.client_options import UsageError, add_action, admin_config, reporting
 from kafkalog.client.types import TopicPartition
-
-if TYPE_CHECKING:
-    from kafkalog.client.admin.topics import TopicAdmin
 
 EXAMPLES = """\
 the file:
@@ -49,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     before = parse_offsets(text, f"--offset-json-file {arguments.offset_json_file}")
     with Admin(admin_config(arguments)) as admin:
         print("Executing records delete operation", flush=True)
-        found = _delete(admin.topics, before)
+        found = admin.topics.delete_records_each(before)
     print("Records delete operation completed:")
     failed = False
     for tp, result in found.items():
@@ -59,23 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
             failed = True
             print(f"partition: {tp}\terror: {getattr(result, 'message', result)}")
     return 1 if failed else 0
-
-
-def _delete(topics: TopicAdmin, before: dict[TopicPartition, int]) -> dict[TopicPartition, int | Exception]:
-    """Delete all at once; where that fails, partition by partition, so that each has a result of its own."""
-    from kafkalog.client.errors import ClientTimeoutError, KafkaError
-
-    try:
-        return dict(topics.delete_records(before))
-    except KafkaError:
-        pass
-    found: dict[TopicPartition, int | Exception] = {}
-    for tp, offset in before.items():
-        try:
-            found |= topics.delete_records({tp: offset})
-        except (KafkaError, ClientTimeoutError) as error:
-            found[tp] = error
-    return found
 
 
 def parse_offsets(text: str, where: str) -> dict[TopicPartition, int]:

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.errors import about, is_retriable, left_out
+from kafkalog.client.errors import ClientTimeoutError, about, is_retriable, left_out
 from kafkalog.client.metadata import TopicMetadata
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition
-from kafkalog.protocol.errors import ErrorCode, NotControllerError
+from kafkalog.protocol.errors import ErrorCode, NotControllerError, UnknownTopicOrPartitionError
 from kafkalog.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -162,31 +162,32 @@ class TopicAdmin:
             PolicyViolationError: The topic is compacted, and its cleanup policy does not delete.
             UnknownTopicOrPartitionError: There is no such partition.
         """
+        found = self.delete_records_each(before)
+        errors = [each for each in found.values() if isinstance(each, Exception)]
+        # What cannot be done at all says more than what may be done later.
+        for error in sorted(errors, key=lambda each: isinstance(each, ClientTimeoutError)):
+            raise error
+        return {tp: each for tp, each in found.items() if not isinstance(each, Exception)}
+
+    def delete_records_each(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | Exception]:
+        """Delete records as `delete_records` does; return each partition's new first offset, or its error.
+
+        An error of one partition does not keep the records of others from being deleted, and theirs are deleted once:
+        -1 stands for another offset later. ClientTimeoutError is the error where a leader could not be asked in time.
+        """
         retry = Retry(self._config)
-        done: dict[TopicPartition, int] = {}
-        failures: dict[TopicPartition, Exception] = {}
-        while left := {tp: offset for tp, offset in before.items() if tp not in done and tp not in failures}:
-            again: Exception | None = None
+        found: dict[TopicPartition, int | Exception] = {}
+        while left := {tp: offset for tp, offset in before.items() if tp not in found}:
+            again: dict[TopicPartition, Exception] = {}
             for tp, answer in self._delete_records(left, retry).items():
-                if isinstance(answer, int):
-                    done[tp] = answer
-                elif is_retriable(answer):
-                    again = again or answer
+                if isinstance(answer, Exception) and is_retriable(answer):
+                    again[tp] = answer
                 else:
-                    failures[tp] = answer
-            if again is not None:
-                try:
-                    retry.after(again)
-                except Exception:
-                    if not failures:
-                        raise
-                    # The time is over for the rest, but why this one cannot be done is known.
-                    break
-                self._cluster.forget({tp.topic for tp in left})
-        for tp in before:
-            if tp in failures:
-                raise failures[tp]
-        return {tp: done[tp] for tp in before}
+                    found[tp] = answer
+            if again:
+                found |= _pause(again, retry)
+                self._cluster.forget({tp.topic for tp in again})
+        return {tp: found[tp] for tp in before}
 
     def _timeout_ms(self, retry: Retry) -> int:
         return round(min(retry.left, self._config.request_timeout) * 1000)
@@ -265,3 +266,19 @@ class TopicAdmin:
                     else:
                         answers[tp] = about(each.error_code, f"partition {tp}")
         return answers
+
+
+def _pause(errors: Mapping[TopicPartition, Exception], retry: Retry) -> dict[TopicPartition, Exception]:
+    """Wait before the partitions with these errors are tried again; return the errors of those that are not."""
+    unknown: dict[TopicPartition, Exception] = {
+        tp: error for tp, error in errors.items() if isinstance(error, UnknownTopicOrPartitionError)
+    }
+    # One that does not exist must not wait for as long as one that has no leader.
+    first = next(iter((unknown or errors).values()))
+    try:
+        retry.after(first)
+    except ClientTimeoutError as timeout:
+        return {tp: timeout if error is first else retry.gave_up(error) for tp, error in errors.items()}
+    except UnknownTopicOrPartitionError:
+        return unknown
+    return {}

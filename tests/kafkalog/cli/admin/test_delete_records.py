@@ -10,7 +10,16 @@ import pytest
 from kafkalog.cli.admin.delete_records import parse_offsets
 from kafkalog.cli.shared.client_options import UsageError
 from kafkalog.client.types import TopicPartition
-from tests.support.command import lines, run
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from kafkalog.protocol.messages.metadata import MetadataRequest
+from tests.support.command import call, lines, run
+from tests.support.scripted import ScriptedBroker, metadata
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
@@ -37,6 +46,36 @@ def test_records_before_an_offset_are_deleted(broker_address: str, topic: str, t
         f"partition: {topic}-0\tlow_watermark: 4",
         f"partition: {topic}-7\terror: topic {topic} has no partition 7",
     ]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.POLICY_VIOLATION, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_a_partition_that_fails_hides_no_other(code: ErrorCode, tmp_path: Path) -> None:
+    """Test that the others are asked for once: a second -1 would delete later records."""
+    asked: list[TopicPartition] = []
+
+    def delete(request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+        (wanted,) = request.topics
+        asked.extend(TopicPartition(wanted.name, each.partition_index) for each in wanted.partitions)
+        rows = [
+            DeleteRecordsPartitionResult(
+                partition_index=each.partition_index,
+                low_watermark=5,
+                error_code=code if each.partition_index == 0 else ErrorCode.NONE,
+            )
+            for each in wanted.partitions
+        ]
+        return DeleteRecordsResponse(topics=[DeleteRecordsTopicResult(name=wanted.name, partitions=rows)])
+
+    file = tmp_path / "offsets.json"
+    file.write_text(json.dumps({"partitions": [entry("a", 0, -1), entry("a", 1, -1)]}))
+    broker = ScriptedBroker({DeleteRecordsRequest: delete})
+    broker.handlers[MetadataRequest] = lambda request: metadata({1: broker}, {A0: 1, A1: 1}, controller=1)
+    with broker:
+        words = "--bootstrap-server", broker.address, "--timeout", "1000", "--offset-json-file", str(file)
+        failed, done = call("delete-records", *words, check=1).out[2:]
+    assert failed.startswith("partition: a-0\terror: ")
+    assert done == "partition: a-1\tlow_watermark: 5"
+    assert asked.count(A1) == 1
 
 
 def test_the_file() -> None:

@@ -11,6 +11,7 @@ from kafkalog.client.admin import Admin, NewTopic
 from kafkalog.client.admin.acls import AclBinding, AclFilter, AclOperation, AclResourceType
 from kafkalog.client.admin.configs import ConfigChange, ConfigResource
 from kafkalog.client.admin.replicas import ReplicaOnBroker
+from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -234,3 +235,27 @@ def test_a_final_error_is_not_hidden_by_another_partitions_time_out(site: Site) 
     config = {"bootstrap.servers": site.first.address, "retry.backoff.ms": "10", "default.api.timeout.ms": "300"}
     with Admin({**config, "request.timeout.ms": "300"}) as admin, pytest.raises(OffsetOutOfRangeError, match="b-0"):
         admin.delete_records({FIRST: 5, SECOND: 5})
+
+
+def test_each_partition_has_a_result_of_its_own(site: Site) -> None:
+    """One leader refuses until the time is over, one partition does not exist, and records of one are deleted."""
+
+    def delete(request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+        (wanted,) = request.topics
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if wanted.name == FIRST.topic else ErrorCode.NONE
+        result = DeleteRecordsPartitionResult(partition_index=0, low_watermark=5, error_code=code)
+        return DeleteRecordsResponse(topics=[DeleteRecordsTopicResult(name=wanted.name, partitions=[result])])
+
+    for broker in (site.first, site.second):
+        broker.handlers[DeleteRecordsRequest] = delete
+    config = {"bootstrap.servers": site.first.address, "retry.backoff.ms": "10", "default.api.timeout.ms": "1000"}
+    gone = TopicPartition("gone", 0)
+    with Admin({**config, "request.timeout.ms": "1000"}) as admin:
+        found = admin.topics.delete_records_each({FIRST: -1, gone: 5, SECOND: -1})
+    assert list(found) == [FIRST, gone, SECOND]
+    assert isinstance(found[FIRST], ClientTimeoutError)
+    assert "partition a-0: " in str(found[FIRST])
+    assert isinstance(found[gone], UnknownTopicOrPartitionError)
+    assert found[SECOND] == 5
+    # Another request would delete what was produced since the first one.
+    assert site.second.seen[DeleteRecordsRequest] == 1
