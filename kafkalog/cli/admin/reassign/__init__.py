@@ -74,7 +74,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         True,
     )
     verify.add_argument("--follow", action="store_true", help="show the bytes left until all is done")
-    cancel = _add(commands, "cancel", "cancel the reassignments of a file's partitions", True)
+    cancel = _add(commands, "cancel", "cancel a file's moves, between brokers and log directories", True)
     for each, name in ((verify, "verify"), (cancel, "cancel")):
         each.add_argument("--preserve-throttles", action="store_true", help="leave the throttles as they are")
         each.set_defaults(run=_later(name))

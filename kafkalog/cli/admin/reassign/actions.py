@@ -16,7 +16,7 @@ from kafkalog.cli.admin.partition_files import (
     reassignment_json,
 )
 from kafkalog.cli.admin.reassign import progress, throttles
-from kafkalog.cli.admin.reassign.directories import DirectoryMove, directory_moves
+from kafkalog.cli.admin.reassign.directories import DirectoryMove, directory_moves, moving
 from kafkalog.cli.admin.reassign.proposal import proposed
 from kafkalog.cli.admin.reassign.waits import waits
 from kafkalog.cli.shared.client_options import UsageError, admin_config, complain, reporting
@@ -38,6 +38,8 @@ FOLLOW_S = 1.0
 """Between two looks at how far the moves are."""
 DIRECTORIES_S = 10.0
 """The longest wait for new replicas that are to be put into other log directories."""
+NOT_THERE = (ReplicaNotAvailableError, UnknownTopicOrPartitionError)
+"""Errors of a broker that does not have a replica, and may get it."""
 
 Wanted = Mapping[TopicPartition, Placed]
 Replicas = dict[TopicPartition, tuple[int, ...]]
@@ -93,7 +95,7 @@ def run_execute(arguments: argparse.Namespace) -> int:
         print("Save this to use as the --reassignment-json-file option during rollback", flush=True)
         with _throttled(admin, arguments, wanted, before, alive) as earlier:
             directories = _directories(wanted)
-            _ask_for_directories(admin, directories, alive)
+            absent, refused = _ask_for_directories(admin, directories, alive)
             replicas = {tp: placed.replicas for tp, placed in wanted.items()}
             outcomes = admin.replicas.alter_partition_reassignments(replicas)
             failed = _told_errors(outcomes, "Error reassigning partition(s)")
@@ -101,7 +103,7 @@ def run_execute(arguments: argparse.Namespace) -> int:
             if begun:
                 names = ",".join(map(str, begun))
                 print(f"Successfully started partition reassignment{_s(begun)} for {names}", flush=True)
-            _place_in_directories(admin, directories, alive)
+            unplaced = _place_in_directories(admin, {each: absent[each] for each in absent if each.partition in begun})
             if arguments.follow:
                 _follow(
                     admin, begun, {replica: path for replica, path in directories.items() if replica.broker in alive}
@@ -110,7 +112,7 @@ def run_execute(arguments: argparse.Namespace) -> int:
             _restore_or_tell(admin, arguments, earlier)
         elif earlier and arguments.follow:
             _clear_if_idle(admin, wanted)
-    return 1 if failed else 0
+    return 1 if failed or refused or unplaced else 0
 
 
 @reporting
@@ -144,7 +146,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
 
 @reporting
 def run_cancel(arguments: argparse.Namespace) -> int:
-    """Cancel the reassignments of the file's partitions that are going on."""
+    """Cancel the reassignments of the file's partitions that are going on, and the moves between log directories."""
     wanted = _wanted(arguments)
     with Admin(admin_config(arguments)) as admin:
         going = admin.replicas.list_partition_reassignments(wanted)
@@ -158,6 +160,7 @@ def run_cancel(arguments: argparse.Namespace) -> int:
             print(f"Successfully cancelled partition reassignment{_s(ended)} for: {names}")
         elif not failed:
             print("None of the specified partition reassignments are active.")
+        failed = not _cancel_directory_moves(admin, _directories(wanted)) or failed
         if not arguments.preserve_throttles:
             _clear_if_idle(admin, wanted, besides=ended)
     return 1 if failed else 0
@@ -366,25 +369,60 @@ def _directories(wanted: Wanted) -> dict[ReplicaOnBroker, str]:
     }
 
 
-def _ask_for_directories(admin: Admin, directories: Mapping[ReplicaOnBroker, str], alive: set[int]) -> None:
-    """Tell brokers the directories of replicas that they will get; move those that they have."""
+def _ask_for_directories(
+    admin: Admin, directories: Mapping[ReplicaOnBroker, str], alive: Collection[int]
+) -> tuple[dict[ReplicaOnBroker, str], Collection[ReplicaOnBroker]]:
+    """Tell brokers the directories of replicas that they will get; move those that they have.
+
+    Returns:
+        The replicas that their brokers do not have yet, and those that cannot be moved. A message tells why.
+    """
     here = {replica: path for replica, path in directories.items() if replica.broker in alive}
+    errors = {replica: "the broker is not alive" for replica in directories if replica not in here}
+    absent: dict[ReplicaOnBroker, str] = {}
     for replica, error in admin.replicas.alter_replica_log_dirs(here).items():
-        if error is not None and not isinstance(error, ReplicaNotAvailableError):
-            complain(f"{replica.partition} on broker {replica.broker}: {error.message}")
+        if isinstance(error, NOT_THERE):
+            absent[replica] = here[replica]
+        elif error is not None:
+            errors[replica] = error.message
+    for replica, message in sorted(errors.items()):
+        complain(f"Failed to move {_named(replica)} to {directories[replica]}: {message}")
+    return absent, errors.keys()
 
 
-def _place_in_directories(admin: Admin, directories: Mapping[ReplicaOnBroker, str], alive: set[int]) -> None:
-    """Move the replicas that were made meanwhile to their directories."""
-    left = {replica: path for replica, path in directories.items() if replica.broker in alive}
+def _place_in_directories(admin: Admin, absent: Mapping[ReplicaOnBroker, str]) -> bool:
+    """Move the replicas that are made meanwhile to their directories; return whether any of them could not be moved."""
+    left = dict(absent)
+    brokers = {replica.broker for replica in absent}
+    failed = False
     end = time.monotonic() + DIRECTORIES_S
     while left and time.monotonic() < end:
-        outcomes = admin.replicas.alter_replica_log_dirs(left)
-        left = {replica: path for replica, path in left.items() if outcomes.get(replica) is not None}
+        left, refused = _ask_for_directories(admin, left, brokers)
+        failed = failed or bool(refused)
         if left:
             time.sleep(FOLLOW_S / 4)
     for replica, path in left.items():
-        complain(f"{replica.partition} on broker {replica.broker} is not in {path} yet: there is no replica there")
+        complain(f"{_named(replica)} is not in {path} yet: there is no replica there")
+    return failed or bool(left)
+
+
+def _cancel_directory_moves(admin: Admin, directories: Mapping[ReplicaOnBroker, str]) -> bool:
+    """Leave replicas that move between directories where they are; return whether all do so."""
+    if not directories:
+        return True
+    moves = moving(directories, admin.replicas.describe_log_dirs())
+    back = {replica: move.current for replica, move in moves.items()}
+    absent, refused = _ask_for_directories(admin, back, {replica.broker for replica in back})
+    for replica, move in moves.items():
+        if replica not in absent and replica not in refused:
+            print(f"Successfully cancelled the move of {_named(replica)} to {move.future}")
+    if not moves:
+        print("None of the specified partition moves are active.")
+    return not refused
+
+
+def _named(replica: ReplicaOnBroker) -> str:
+    return f"{replica.partition} on broker {replica.broker}"
 
 
 def _told_errors(outcomes: Mapping[TopicPartition, KafkaError | None], what: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -23,6 +23,26 @@ class DirectoryMove(NamedTuple):
     """True if it is in the directory that the file names."""
 
 
+class Moving(NamedTuple):
+    """A replica that moves between two log directories of its broker."""
+
+    current: str
+    """The directory that it is in."""
+    future: str
+    """The directory that it moves to."""
+
+
+def moving(wanted: Iterable[ReplicaOnBroker], found: LogDirs) -> dict[ReplicaOnBroker, Moving]:
+    """Return those of the replicas that move now, by broker and partition."""
+    ordered = sorted(wanted, key=lambda replica: (replica.broker, replica.partition))
+    places = {replica: _places(replica, found.get(replica.broker, {})) for replica in ordered}
+    return {
+        replica: Moving(current, future)
+        for replica, (current, future) in places.items()
+        if current is not None and future is not None
+    }
+
+
 def directory_moves(wanted: Mapping[ReplicaOnBroker, str], found: LogDirs) -> list[DirectoryMove]:
     """Return the state of each replica, by broker and partition.
 
@@ -36,10 +56,7 @@ def directory_moves(wanted: Mapping[ReplicaOnBroker, str], found: LogDirs) -> li
 
 def _state(replica: ReplicaOnBroker, wanted: str, found: Mapping[str, LogDirInfo]) -> DirectoryMove:
     tp, broker = replica
-    current, future = None, None
-    for path, info in found.items():
-        if (there := info.replicas.get(tp)) is not None:
-            current, future = (current, path) if there.is_future else (path, future)
+    current, future = _places(replica, found)
     named = f"{tp}-{broker}"
     if current is None:
         return DirectoryMove(f"Partition {tp} cannot be found in any live log directory on broker {broker}.")
@@ -51,3 +68,12 @@ def _state(replica: ReplicaOnBroker, wanted: str, found: Mapping[str, LogDirInfo
     if current == wanted:
         return DirectoryMove(f"Reassignment of replica {named} completed successfully.", is_done=True)
     return DirectoryMove(f"Partition {tp} on broker {broker} is not being moved from log dir {current} to {wanted}.")
+
+
+def _places(replica: ReplicaOnBroker, found: Mapping[str, LogDirInfo]) -> tuple[str | None, str | None]:
+    """Return the directory that the replica is in, and the one that it moves to."""
+    current, future = None, None
+    for path, info in found.items():
+        if (there := info.replicas.get(replica.partition)) is not None:
+            current, future = (current, path) if there.is_future else (path, future)
+    return current, future
