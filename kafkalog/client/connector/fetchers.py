@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import groupby
@@ -19,14 +20,16 @@ from kafkalog.client.connector.streams import Chunk, MessageStream, PartitionSta
 from kafkalog.client.consumer.assignors.java_order import string_hash
 from kafkalog.client.errors import is_retriable
 from kafkalog.client.fetch.simple_consumer import SimpleConsumer
-from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
-from kafkalog.client.types import ConsumerRecord, TopicPartition
+from kafkalog.client.offsets import EARLIEST, LATEST, ask_leaders
+from kafkalog.client.types import READ_UNCOMMITTED, ConsumerRecord, TopicPartition
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 
 logger = logging.getLogger(__name__)
 
 _POLL_S = 0.1
 _ALL = 1 << 31
+_ASK_AGAIN_S = 0.1
+"""The least time until the leader of a partition without an offset is asked again, while others are fetched."""
 _STOP_S = 5.0
 """The time to wait for a thread's end. One that hangs at a broker ends later, and can put nothing into its stream."""
 
@@ -84,7 +87,9 @@ class _Fetcher(threading.Thread):
         self._has_told = False
         """True if the stream has an error of this fetcher."""
         self._due: dict[TopicPartition, int] = {}
-        """The offsets after what was put into the stream."""
+        """The offsets after what was put into the stream, of the partitions that are fetched."""
+        self._ask_at = 0.0
+        """The time (`time.monotonic`) at which leaders are asked for the offsets of the others."""
         self._is_failing = False
         self.ended = threading.Event()
 
@@ -93,17 +98,18 @@ class _Fetcher(threading.Thread):
         with SimpleConsumer(self._cluster.config, cluster=self._cluster) as consumer:
             while not self.ended.is_set():
                 try:
-                    if not consumer.assignment():
+                    if len(self._due) < len(self._partitions):
                         self._begin(consumer)
                     records = consumer.poll(_POLL_S, _ALL)
                 except Exception as error:
                     self._failed(error)
                     continue
-                self._is_failing = False
-                self._note_recovery(consumer)
-                for tp, each in self._partitions.items():
+                if len(self._due) == len(self._partitions):
+                    self._is_failing = False
+                    self._note_recovery(consumer)
+                for tp in self._due:
                     if (end := consumer.high_watermark(tp)) >= 0:
-                        each.high_watermark = end
+                        self._partitions[tp].high_watermark = end
                 for tp, part in groupby(records, key=_partition_of):
                     if not self._put(tp, list(part)):
                         return
@@ -115,17 +121,42 @@ class _Fetcher(threading.Thread):
         return self._stream.put(Chunk(self._partitions[tp], records, is_reset))
 
     def _begin(self, consumer: SimpleConsumer) -> None:
-        """Assign the partitions at their offsets; those without one begin at an end of the log."""
+        """Assign the partitions at their offsets; those without one begin at an end of the log.
+
+        A partition without a leader waits alone. (Kafka 0.8's `ConsumerFetcherManager.LeaderFinderThread`)
+
+        Raises:
+            KafkaError, ClientError: No partition can be fetched.
+        """
+        now = time.monotonic()
+        error = self._find_offsets(now) if now >= self._ask_at else None
+        new = [tp for tp, each in self._partitions.items() if each.consumed is not None and tp not in self._due]
+        consumer.assign([*self._due, *new])
+        for tp in new:
+            offset = self._partitions[tp].consumed
+            assert offset is not None
+            self._due[tp] = offset
+            consumer.seek(tp, offset)
+        if error is not None and not self._due:
+            raise error
+        if error is not None:
+            self._tell(error)
+
+    def _find_offsets(self, now: float) -> Exception | None:
+        """Ask for the ends of the logs of partitions without an offset; return the error of one that has none yet."""
         reset = EARLIEST if self._cluster.config.auto_offset_reset == "earliest" else LATEST
         unknown = {tp: reset for tp, each in self._partitions.items() if each.consumed is None}
-        found = list_offsets(self._cluster, unknown) if unknown else {}
-        for tp, answer in found.items():
-            self._partitions[tp].consumed = answer.offset
-        consumer.assign(self._partitions)
-        for tp, each in self._partitions.items():
-            assert each.consumed is not None
-            self._due[tp] = each.consumed
-            consumer.seek(tp, each.consumed)
+        failed: dict[TopicPartition, Exception] = {}
+        deadline = now + self._cluster.config.request_timeout
+        for tp, answer in ask_leaders(self._cluster, unknown, READ_UNCOMMITTED, deadline).items():
+            if isinstance(answer, Exception):
+                failed[tp] = answer
+            else:
+                self._partitions[tp].consumed = answer.offset
+        self._cluster.forget({tp.topic for tp in failed})
+        self._ask_at = now + max(self._cluster.config.retry_backoff, _ASK_AGAIN_S)
+        # One that does not pass counts more.
+        return min(failed.values(), key=is_retriable, default=None)
 
     def _note_recovery(self, consumer: SimpleConsumer) -> None:
         """End the error that the stream has, if each partition was fetched again since."""
@@ -134,9 +165,14 @@ class _Fetcher(threading.Thread):
             self._has_told = False
 
     def _failed(self, error: Exception) -> None:
-        """Pause after an error that may pass; tell the application of others."""
+        """Tell of an error, and pause."""
         if self.ended.is_set():
             return
+        self._tell(error)
+        self.ended.wait(max(self._cluster.config.retry_backoff, 0.01))
+
+    def _tell(self, error: Exception) -> None:
+        """Log an error that may pass; tell the application of others."""
         if is_retriable(error) or isinstance(error, UnknownTopicOrPartitionError):
             # A topic that was deleted leaves the group's partitions with the next rebalance.
             if not self._is_failing:
@@ -145,7 +181,6 @@ class _Fetcher(threading.Thread):
         else:
             self._stream.fail(self._first, error)
             self._has_told = True
-        self.ended.wait(max(self._cluster.config.retry_backoff, 0.01))
 
 
 def _partition_of(record: ConsumerRecord) -> TopicPartition:

@@ -15,9 +15,16 @@ from kafkalog.client.connector.streams import MessageStream, PartitionState
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ErrorCode, UnknownServerError
 from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kafkalog.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from tests.support.scripted import ScriptedBroker, metadata
 from tests.support.waiting import wait_until
+from tests.support.wire import batch
 
 
 @contextmanager
@@ -40,6 +47,46 @@ def fetching(codes: dict[int, ErrorCode]) -> Iterator[MessageStream]:
         fetchers.start({stream: partitions})
         try:
             yield stream
+        finally:
+            stream.revoke(partitions)
+            fetchers.stop()
+
+
+def test_a_partition_without_a_leader_holds_up_no_other() -> None:
+    """Neither has an offset. When the second one gets a leader, it is fetched, too."""
+    leaders = {("t", 0): 1, ("t", 1): -1}
+    asked: set[int] = set()
+
+    def begins(request: ListOffsetsRequest) -> ListOffsetsResponse:
+        rows = [each.partition_index for topic in request.topics for each in topic.partitions]
+        asked.update(rows)
+        found = [ListOffsetsPartitionResponse(partition_index=row, offset=0, timestamp=-1) for row in rows]
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=found)])
+
+    def fetch(request: FetchRequest) -> FetchResponse:
+        rows = [(each.partition, each.fetch_offset) for topic in request.topics for each in topic.partitions]
+        found = [
+            PartitionData(
+                partition_index=index, high_watermark=1, records=batch([b"%d" % index]) if offset == 0 else b""
+            )
+            for index, offset in rows
+        ]
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=found)])
+
+    with ScriptedBroker({FetchRequest: fetch, ListOffsetsRequest: begins}) as server:
+        server.handlers[MetadataRequest] = lambda request: metadata({1: server}, leaders)
+        lease = Lease(1000.0)
+        lease.renew(time.monotonic())
+        stream = MessageStream(2, 0.0, lease)
+        partitions = [PartitionState(TopicPartition("t", each), None) for each in (0, 1)]
+        config = ClientConfig.from_dict({"bootstrap.servers": server.address, "retry.backoff.ms": 10})
+        fetchers = Fetchers(config, 1)
+        fetchers.start({stream: partitions})
+        try:
+            assert [record.value for record in stream.poll(60.0, 1)] == [b"0"]
+            assert asked == {0}
+            leaders["t", 1] = 1
+            assert [record.value for record in stream.poll(60.0, 1)] == [b"1"]
         finally:
             stream.revoke(partitions)
             fetchers.stop()
