@@ -168,7 +168,8 @@ class OldProducerConfig:
             **({"max.request.size": self.max_message_size} if self.max_message_size else {}),
             **({"client.id": self.client_id} if self.client_id else {}),
         }
-        return ProducerConfig.from_dict({**given, **self.rest, "bootstrap.servers": bootstrap_servers})
+        made = ProducerConfig.from_dict({**given, **self.rest, "bootstrap.servers": bootstrap_servers})
+        return dataclasses.replace(made, counts_refusals=True)
 
     def open_session(self, **more: Any) -> ZooKeeperSession:
         """Open a session with ZooKeeper; `more` are arguments of `ZooKeeperSession`.

@@ -48,11 +48,7 @@ _METADATA_ERRORS = frozenset(
     }
 )
 _SEQUENCE_ERRORS = frozenset(
-    {
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-    }
+    {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH}
 )
 
 logger = logging.getLogger(__name__)
@@ -405,9 +401,13 @@ class Sender:
     # Failing
 
     def _unreached(self, channel: Channel, error: Exception, batches: list[ProducerBatch]) -> None:
-        """Put back batches that were not sent, because no connection could be made; `retries` does not count that."""
-        self._lost(channel, error, [] if is_retriable(error) else batches)
-        waiting = [batch for batch in batches if not batch.done]
+        """Put back batches that were not sent, because no connection could be made: no attempt to `retries`."""
+        # It is one only to old producers.
+        counted = self._config.counts_refusals
+        for batch in batches:
+            batch.attempts += counted
+        self._lost(channel, error, batches if counted or not is_retriable(error) else [])
+        waiting = [batch for batch in batches if not (counted or batch.done)]
         self.topics.refresh(*{batch.topic for batch in waiting})
         for batch in waiting:
             queue = self._queue(batch)
@@ -422,11 +422,10 @@ class Sender:
         for batch in batches:
             if is_retriable(error):
                 self._try_again(batch, error)
-                continue
-            self._remove_in_flight(batch)
-            if not batch.done:
-                self._break_sequence(self._queue(batch), batch)
-                self._finish([batch], error)
+            elif batch.done:
+                self._remove_in_flight(batch)
+            else:
+                self._refuse(self._queue(batch), batch, error)
 
     def _expire_in_flight(self, now: float) -> None:
         for channel in self._channels.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import signal
@@ -15,8 +16,9 @@ import pytest
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError
 from kafkalog.client.producer import DeliveryFuture, Producer, ProducerClosedError
+from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalog.protocol.messages.produce import ProduceRequest
@@ -273,6 +275,14 @@ def test_refused_connections_are_no_attempts(elsewhere: tuple[ScriptedBroker, di
         told["port"] = broker.port
         future.result(DEADLINE_S)
         assert broker.seen[ProduceRequest] == 1
+
+
+def test_refused_connections_are_attempts_of_old_producers(elsewhere: tuple[ScriptedBroker, dict[str, int]]) -> None:
+    """As in Kafka 0.8, which has no other limit."""
+    config = ProducerConfig.from_dict({"bootstrap.servers": elsewhere[0].address, "retries": "1", **QUICK})
+    with Producer(dataclasses.replace(config, counts_refusals=True)) as sending:
+        error = sending.send("t", b"x").exception(DEADLINE_S)
+    assert isinstance(error, ConnectionFailedError)
 
 
 def test_what_was_never_sent_is_not_called_sent(elsewhere: tuple[ScriptedBroker, dict[str, int]]) -> None:
