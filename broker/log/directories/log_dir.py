@@ -2,7 +2,7 @@
 
 Files at its top, beside the partitions' directories::
 
-    .lock                             held with flock by the broker that uses the directory
+    .lock                             locked by the broker that uses the directory, with flock and as by Apache Kafka
     meta.properties                   version, cluster.id, broker.id
     recovery-point-offset-checkpoint  per partition, everything before it is on the device
     log-start-offset-checkpoint       per partition, where it begins, if that is not its first segment
@@ -19,6 +19,7 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from struct import Struct
 
 from broker.log.directories import checkpoints
 from broker.log.files.file_ops import OS, FileOps, make_directories
@@ -43,6 +44,8 @@ WITHOUT_A_ROW = {
 }
 """Consequences of damaged rows of a checkpoint file, by name."""
 
+_WHOLE_FILE = Struct("hhqqi4x").pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+"""Linux's `struct flock` for a lock of all bytes."""
 SHOWN = 3
 """The number of damaged rows of a checkpoint file that are logged one by one."""
 
@@ -59,6 +62,21 @@ class LogDirUnusableError(Exception):
 
 class InconsistentClusterIdError(Exception):
     """The log directory belongs to another cluster or broker."""
+
+
+def _lock_as_java(fd: int) -> None:
+    """Take the record lock that Apache Kafka takes (Java's `FileChannel.tryLock`), which does not see `flock`.
+
+    The lock of a process ends as soon as it closes any descriptor of the file. So it is one of the open file where the
+    system has that.
+
+    Raises:
+        OSError: Another process has it (EACCES, EAGAIN), or the file system has no locks.
+    """
+    if hasattr(fcntl, "F_OFD_SETLK"):
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _WHOLE_FILE)
+    else:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class LogDir:
@@ -110,6 +128,7 @@ class LogDir:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock_as_java(fd)
         except OSError as error:
             os.close(fd)
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from threading import Barrier
@@ -61,6 +63,36 @@ def test_a_directory_is_one_brokers(tmp_path: Path, managers: list[LogManager]) 
         again.claim("other", 3)
     with pytest.raises(InconsistentClusterIdError):
         again.claim("cluster", 4)
+
+
+AS_JAVA = """
+import fcntl, sys
+with open(sys.argv[1], "r+") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+"""A process that locks a file as Java does."""
+
+
+def test_apache_kafka_and_this_broker_do_not_use_one_directory(
+    processes: None, tmp_path: Path, managers: list[LogManager]
+) -> None:
+    command = [sys.executable, "-c", AS_JAVA, str(tmp_path / ".lock")]
+    manager = start(managers, tmp_path)
+    # Another manager of this process does not end the lock when it is refused.
+    with pytest.raises(LogDirLockedError, match="another broker"):
+        LogManager([tmp_path], CONFIG, clock=Clock())
+    refused = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert "BlockingIOError" in refused.stderr
+    manager.shutdown()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "locked\n"
+        with pytest.raises(LogDirLockedError, match="another broker"):
+            LogManager([tmp_path], CONFIG, clock=Clock())
+        other.communicate()
+    start(managers, tmp_path)
 
 
 def test_new_partitions_go_where_there_are_fewest(tmp_path: Path, managers: list[LogManager]) -> None:
