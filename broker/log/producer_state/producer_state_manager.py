@@ -22,7 +22,9 @@ from __future__ import annotations
 import logging
 import os
 from bisect import insort
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 
 from broker.log.files.file_ops import OS, FileOps
 from broker.log.producer_state.producer_entry import NO_EPOCH, NO_SEQUENCE, BatchMetadata, ProducerEntry
@@ -50,7 +52,7 @@ class ProducerStateManager:
 
     Attributes:
         producers: the state of each producer id.
-        ongoing: the producer id of each open transaction, by the transaction's first offset.
+        ongoing: the producer id of each open transaction, by the transaction's first offset, in ascending order.
         end_offset: the offset up to which the state covers the log.
     """
 
@@ -65,7 +67,8 @@ class ProducerStateManager:
         self._ops = ops
         self.expiration_ms = expiration_ms
         self.producers: dict[int, ProducerEntry] = {}
-        self.ongoing: dict[int, int] = {}
+        # Unlike a dict's, its first key is found at once, also after many that were removed.
+        self.ongoing: OrderedDict[int, int] = OrderedDict()
         self._unreplicated: dict[int, int] = {}
         """Decided transactions whose marker is not yet below the high watermark: first offset to the marker's
         offset."""
@@ -215,7 +218,7 @@ class ProducerStateManager:
         self._unreplicated[first] = offset
         if not aborted:
             return None
-        return AbortedTransaction(producer_id, first, offset, min(self.ongoing, default=offset + 1))
+        return AbortedTransaction(producer_id, first, offset, next(iter(self.ongoing), offset + 1))
 
     # -- offsets that depend on transactions -----------------------------------------------------------------
 
@@ -224,7 +227,8 @@ class ProducerStateManager:
         """First offset of the oldest transaction that is open, or whose marker is not below the high watermark."""
         if not self.ongoing and not self._unreplicated:
             return None
-        return min((*self.ongoing, *self._unreplicated))
+        # Each fetch asks, and a partition may have 100,000s of open transactions.
+        return min(chain(islice(self.ongoing, 1), self._unreplicated))
 
     def on_high_watermark(self, offset: int) -> None:
         """Forget decided transactions whose marker lies below the high watermark `offset`: they are stable."""
@@ -318,6 +322,7 @@ class ProducerStateManager:
                 continue
             for row in rows:
                 self._load(row, now_ms)
+            self.ongoing = OrderedDict(sorted(self.ongoing.items()))
             self._snapshot_offset = self.end_offset = offset
             return
         self._snapshot_offset = self.end_offset = log_start_offset

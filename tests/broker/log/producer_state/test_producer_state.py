@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker.log.index.transaction_index import TransactionIndex
 from broker.log.producer_state import producer_snapshots
-from broker.log.producer_state.producer_entry import SEQUENCE_MASK
+from broker.log.producer_state.producer_entry import SEQUENCE_MASK, ProducerEntry
 from broker.log.producer_state.producer_state_manager import ProducerStateManager
 from kafkalog.protocol.errors import (
     InvalidProducerEpochError,
@@ -133,6 +135,37 @@ def test_transactions_bound_the_stable_offset(manager: ProducerStateManager) -> 
         manager.check_marker(1, 0, 6)
     with pytest.raises(InvalidProducerEpochError):
         manager.check_marker(1, -1, 8)
+
+
+def test_many_open_transactions_make_no_look_up_long(tmp_path: Path, manager: ProducerStateManager) -> None:
+    """In whatever order a snapshot has them. A fetch asks for the first one."""
+    looked_at = 0
+
+    class Counted(OrderedDict[int, int]):
+        def __iter__(self) -> Iterator[int]:
+            nonlocal looked_at
+            for key in super().__iter__():
+                looked_at += 1
+                yield key
+
+    count = 1000
+    for number in reversed(range(count)):
+        entry = ProducerEntry()
+        entry.transaction_first_offset = number
+        manager.producers[number] = entry
+    manager.end_offset = count
+    manager.take_snapshot(sync=False)
+    loaded = ProducerStateManager(str(tmp_path), DAY, [count])
+    loaded.reload(0, count, 0)
+    loaded.ongoing = Counted(loaded.ongoing)
+    looked_at = 0
+    for number in range(count):
+        assert loaded.first_unstable_offset == number
+        row = loaded.complete(number, 0, 0, count + number, 1, aborted=True)
+        assert row is not None
+        assert row.last_stable_offset == (number + 1 if number + 1 < count else count + number + 1)
+        loaded.on_high_watermark(count + number + 1)
+    assert looked_at < 3 * count
 
 
 def test_a_marker_of_a_new_epoch_restarts_the_sequence(producer: Producer) -> None:
