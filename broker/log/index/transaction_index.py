@@ -7,6 +7,7 @@ from bisect import bisect_left
 
 from broker.log.files.file_ops import OS, FileOps, write_all
 from broker.log.index.index_file import CorruptIndexError
+from broker.log.log_config import MAX_LONG
 from kafkalog.storage.transaction_entries import (
     ENTRY_SIZE,
     AbortedTransaction,
@@ -77,9 +78,9 @@ class TransactionIndex:
             return found, False
         try:
             count = os.fstat(fd).st_size // ENTRY_SIZE
-            at = bisect_left(range(count), start, key=lambda row: self._read(fd, row, 1)[0].last_offset)
-            while at < count:
-                rows = self._read(fd, at, ROWS_AT_ONCE)
+            at = bisect_left(range(count), start, key=lambda row: self._last_offset(fd, row))
+            # The log may be truncated meanwhile.
+            while at < count and (rows := self._read(fd, at, ROWS_AT_ONCE)):
                 for row in rows:
                     if row.first_offset < end:
                         found.append(row)
@@ -89,6 +90,11 @@ class TransactionIndex:
         finally:
             os.close(fd)
         return found, False
+
+    def _last_offset(self, fd: int, row: int) -> int:
+        """Return the last offset of a row; the largest offset for a row that is gone."""
+        found = self._read(fd, row, 1)
+        return found[0].last_offset if found else MAX_LONG
 
     def _read(self, fd: int, first: int, count: int) -> list[AbortedTransaction]:
         return self._parse(os.pread(fd, count * ENTRY_SIZE, first * ENTRY_SIZE))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,24 @@ def test_rows_that_are_not_needed_are_not_read(tmp_path: Path, monkeypatch: pyte
     assert index.collect(20_000, 20_010) == ([rows[2000]], True)
     assert sum(parsed) < 2 * ROWS_AT_ONCE
     assert index.collect(0, 30_000) == (rows, False)
+
+
+@pytest.mark.parametrize("rows", [0, 1, ROWS_AT_ONCE + 1])
+def test_a_file_that_is_truncated_during_a_look_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """A worker may look up while the log is truncated."""
+    index = TransactionIndex(str(tmp_path / "a.txnindex"), 0)
+    for at in range(2 * ROWS_AT_ONCE):
+        index.append(AbortedTransaction(1, 2 * at, 2 * at + 1, 2 * at))
+    fstat = os.fstat
+
+    def then_truncate(fd: int) -> os.stat_result:
+        found = fstat(fd)
+        os.truncate(index.path, rows * ENTRY_SIZE)
+        return found
+
+    monkeypatch.setattr(os, "fstat", then_truncate)
+    found, _ = index.collect(0, 1 << 40)
+    assert len(found) == rows
 
 
 def test_a_segment_without_aborted_transactions_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
