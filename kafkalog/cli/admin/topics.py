@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -22,8 +23,10 @@ from kafkalog.cli.shared.client_options import (
 
 if TYPE_CHECKING:
     from kafkalog.client.admin import Admin, ConfigEntry
-    from kafkalog.client.metadata import PartitionMetadata, TopicMetadata
+    from kafkalog.client.admin.replicas import Reassignment
+    from kafkalog.client.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 
+    _Moves: TypeAlias = Mapping[int, Reassignment]
     _Filter: TypeAlias = Callable[[PartitionMetadata], bool]
 
 MIN_ISR = "min.insync.replicas"
@@ -270,11 +273,33 @@ def run_describe(arguments: argparse.Namespace) -> int:
     with _admin(arguments) as admin:
         topics = _described(admin, arguments)
         configs = admin.describe_configs(ConfigResource.topic(topic.name) for topic in topics)
-        alive = set(admin.describe_cluster().brokers)
+        cluster = admin.describe_cluster()
+        going = _reassignments(admin, cluster, topics)
+    alive = set(cluster.brokers)
     for topic in topics:
-        for line in _lines(topic, configs[ConfigResource.topic(topic.name)], alive, arguments):
+        moves = going.get(topic.name, {})
+        for line in _lines(topic, configs[ConfigResource.topic(topic.name)], alive, moves, arguments):
             print(line)
     return 0
+
+
+def _reassignments(admin: Admin, cluster: ClusterMetadata, topics: Iterable[TopicMetadata]) -> Mapping[str, _Moves]:
+    """Return the reassignments of these topics' partitions; none where brokers do not know them, or may not tell."""
+    from kafkalog.client.types import TopicPartition
+    from kafkalog.protocol.errors import ClusterAuthorizationFailedError, UnsupportedVersionError
+
+    partitions = [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
+    if not partitions or cluster.controller_id < 0:
+        # Topics can be described without a controller. Kafka 0.8 never names one.
+        return {}
+    found: dict[str, dict[int, Reassignment]] = defaultdict(dict)
+    try:
+        for tp, reassignment in admin.replicas.list_partition_reassignments(partitions).items():
+            found[tp.topic][tp.partition] = reassignment
+    except (ClusterAuthorizationFailedError, UnsupportedVersionError):
+        # Kafka's tool does without them, too.
+        return {}
+    return found
 
 
 def _described(admin: Admin, arguments: argparse.Namespace) -> list[TopicMetadata]:
@@ -299,18 +324,23 @@ def _id(topic: TopicMetadata) -> str:
 
 
 def _lines(
-    topic: TopicMetadata, configs: Mapping[str, ConfigEntry], alive: set[int], arguments: argparse.Namespace
+    topic: TopicMetadata,
+    configs: Mapping[str, ConfigEntry],
+    alive: set[int],
+    moves: _Moves,
+    arguments: argparse.Namespace,
 ) -> Iterator[str]:
     partitions = [topic.partitions[number] for number in sorted(topic.partitions)]
-    filters = _filters(arguments, configs, alive)
+    filters = _filters(arguments, configs, alive, moves)
     overrides = [entry for entry in configs.values() if not entry.is_default]
     if not filters and (overrides or not arguments.topics_with_overrides):
+        factor = _factor(partitions[0], moves.get(partitions[0].partition)) if partitions else 0
         yield "\t".join(
             (
                 f"Topic: {topic.name}",
                 *((f"TopicId: {_id(topic)}",) if topic.topic_id.int else ()),
                 f"PartitionCount: {len(partitions)}",
-                f"ReplicationFactor: {len(partitions[0].replicas) if partitions else 0}",
+                f"ReplicationFactor: {factor}",
                 f"Configs: {','.join(f'{entry.name}={entry.value}' for entry in overrides)}",
             )
         )
@@ -325,16 +355,35 @@ def _lines(
                     f"Leader: {'none' if partition.leader < 0 else partition.leader}",
                     f"Replicas: {_ids(partition.replicas)}",
                     f"Isr: {_ids(partition.isr)}",
+                    *_moved(moves.get(partition.partition)),
                     "Elr: N/A",
                     "LastKnownElr: N/A",
                 )
             )
 
 
-def _filters(arguments: argparse.Namespace, configs: Mapping[str, ConfigEntry], alive: set[int]) -> Sequence[_Filter]:
+def _moved(move: Reassignment | None) -> tuple[str, ...]:
+    if move is None:
+        return ()
+    return f"Adding Replicas: {_ids(move.adding)}", f"Removing Replicas: {_ids(move.removing)}"
+
+
+def _factor(partition: PartitionMetadata, move: Reassignment | None) -> int:
+    """Return how many replicas the partition has apart from those that it is being given."""
+    if move is None or not {*move.adding, *move.removing} & {*partition.replicas}:
+        # The reassignment has ended since it was listed, or there is none.
+        return len(partition.replicas)
+    return len(move.replicas) - len(move.adding)
+
+
+def _filters(
+    arguments: argparse.Namespace, configs: Mapping[str, ConfigEntry], alive: set[int], moves: _Moves
+) -> Sequence[_Filter]:
     least = int(configs[MIN_ISR].value or 1) if MIN_ISR in configs else 1
     known: dict[str, _Filter] = {
-        "under_replicated_partitions": lambda partition: len(partition.isr) < len(partition.replicas),
+        "under_replicated_partitions": lambda partition: (
+            len(partition.isr) < _factor(partition, moves.get(partition.partition))
+        ),
         "unavailable_partitions": lambda partition: partition.leader not in alive,
         "under_min_isr_partitions": lambda partition: partition.leader < 0 or len(partition.isr) < least,
         "at_min_isr_partitions": lambda partition: len(partition.isr) == least,

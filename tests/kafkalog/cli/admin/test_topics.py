@@ -8,7 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import lines, run
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from kafkalog.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.command import call, lines, run
+from tests.support.scripted import ScriptedBroker, metadata
 
 
 @pytest.fixture
@@ -120,6 +134,60 @@ def test_filters(broker_address: str, name: str) -> None:
         (["--topics-with-overrides"], 1),
     ):
         assert len(topics("describe", broker_address, "--topic", name, *words)) == count, words
+
+
+def described(listed: ListPartitionReassignmentsResponse | None, *words: str, controller: int = 1) -> list[str]:
+    """Describe a topic with two partitions on the brokers 1 and 2, of which 2 is not in sync.
+
+    None stands for a broker that does not know reassignments.
+    """
+
+    def describe(request: MetadataRequest) -> MetadataResponse:
+        found = metadata({1: broker, 2: broker}, {("words", 0): 1, ("words", 1): 1}, controller=controller)
+        for partition in found.topics[0].partitions:
+            partition.isr_nodes = [1]
+        return found
+
+    configs = DescribeConfigsResponse(results=[DescribeConfigsResult(resource_type=2, resource_name="words")])
+    broker = ScriptedBroker({MetadataRequest: describe, DescribeConfigsRequest: lambda request: configs})
+    if listed is not None:
+        broker.handlers[ListPartitionReassignmentsRequest] = lambda request: listed
+    with broker:
+        return call("topics", "describe", "--bootstrap-server", broker.address, "--topic", "words", *words).out
+
+
+def moved(adding: int, removing: int) -> ListPartitionReassignmentsResponse:
+    """Return a list with the reassignment of the first partition of `described`."""
+    row = OngoingPartitionReassignment(
+        partition_index=0, replicas=[1, 2], adding_replicas=[adding], removing_replicas=[removing]
+    )
+    return ListPartitionReassignmentsResponse(topics=[OngoingTopicReassignment(name="words", partitions=[row])])
+
+
+REFUSED = ListPartitionReassignmentsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="No.")
+
+
+def test_a_partition_that_moves() -> None:
+    topic, first, second = described(moved(2, 1))
+    assert "\tReplicationFactor: 1\t" in topic
+    assert "\tReplicas: 1,2\tIsr: 1\tAdding Replicas: 2\tRemoving Replicas: 1\tElr: N/A\t" in first
+    assert "\tReplicas: 1,2\tIsr: 1\tElr: N/A\t" in second
+    assert described(moved(2, 1), "--under-replicated-partitions") == [second], "the new replica is not missing"
+
+
+def test_a_move_that_has_ended_since_it_was_listed() -> None:
+    assert "\tReplicationFactor: 2\t" in described(moved(4, 3))[0]
+    assert len(described(moved(4, 3), "--under-replicated-partitions")) == 2
+
+
+@pytest.mark.parametrize(
+    ("listed", "controller"), [(None, 1), (REFUSED, 1), (moved(2, 1), -1)], ids=["unknown", "refused", "no controller"]
+)
+def test_moves_that_brokers_do_not_tell(listed: ListPartitionReassignmentsResponse | None, controller: int) -> None:
+    topic, *partitions = described(listed, controller=controller)
+    assert "\tReplicationFactor: 2\t" in topic
+    assert not any("Adding" in line for line in partitions)
+    assert described(listed, "--under-replicated-partitions", controller=controller) == partitions
 
 
 @pytest.mark.usefixtures("processes")

@@ -34,6 +34,7 @@ pytestmark = [pytest.mark.usefixtures("foreign_programs"), pytest.mark.timeout(6
 OURS = "kafkalog"
 HEAP = ("-Xmx300M", "-Xms100M")
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+TOPICS = "org.apache.kafka.tools.TopicCommand"
 ELECT = "org.apache.kafka.tools.LeaderElectionCommand"
 SETTINGS = {"auto.leader.rebalance.enable": "false", "controlled.shutdown.retry.backoff.ms": "200"}
 
@@ -249,6 +250,15 @@ def test_a_throttled_move_is_seen_by_kafkas_tool_and_cancelled(
     assert any("1 partitions, " in line and "MiB left" in line for line in status)
     theirs = tools.run(REASSIGN, "--bootstrap-server", brokers.address, "--list")
     assert theirs == [line for line in reassign(brokers, "list").out if "left" not in line and line]
+    described = ("--bootstrap-server", brokers.address, "--topic", topic)
+    shown, theirs = call("topics", "describe", *described).out, tools.run(TOPICS, "--describe", *described)
+    # Configurations have another order there, and eligible leaders depend on the request that the tool uses.
+    assert [re.split("\t(?:Configs|Elr): ", line)[0] for line in shown] == [
+        re.split("\t(?:Configs|Elr): ", line)[0] for line in theirs
+    ]
+    assert "\tReplicationFactor: 1\t" in shown[0]
+    assert "\tAdding Replicas: 2\tRemoving Replicas: 1\t" in shown[1]
+    assert call("topics", "describe", *described, "--under-replicated-partitions").out == []
     again = reassign(brokers, "execute", "--reassignment-json-file", file, check=1)
     assert "--additional" in again.err
     cancelled = reassign(brokers, "cancel", "--reassignment-json-file", file).out
