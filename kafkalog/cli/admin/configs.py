@@ -203,16 +203,23 @@ def parse_configs(text: str) -> dict[str, str]:
     """Parse the properties of `k=v,k=[a,b]`.
 
     Raises:
-        UsageError: A property is not of the form `k=v`, or its key has a character that keys cannot have.
+        UsageError: A property is not of the form `k=v`, or its key has a character that keys cannot have. The text does
+            not show it.
     """
     found = {}
-    for pair in re.split("," + _OUTSIDE_BRACKETS, text) if text else ():
+    pairs = re.split("," + _OUTSIDE_BRACKETS, text) if text else []
+    for number, pair in enumerate(pairs, 1):
         words = re.split("=" + _OUTSIDE_BRACKETS, pair)
+        # The pair may be a password, or a part of one. A message says only where it is.
+        where = f"--add-config, pair {number} of {len(pairs)}"
         if len(words) != 2:
-            raise UsageError(f'--add-config {pair}: all configs to be added must be in the format "key=val"')
+            raise UsageError(
+                f'{where}: all configs to be added must be in the format "key=val"; brackets enclose a value with '
+                "commas or equals signs"
+            )
         key, value = words[0].strip(), re.sub(r"[\[\]]", "", words[1]).strip()
         if not _KEY.fullmatch(key):
-            raise UsageError(f"--add-config {pair}: invalid character found for config key: {key}")
+            raise UsageError(f"{where}: invalid character found for config key")
         found[key] = value
     return found
 

@@ -14,6 +14,8 @@ TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
 """The types of entities: the options' names and the protocol's."""
 Entities = Sequence[tuple[str, str | None]]
 """Types and names from the options: `""` is the default of the type, None means all of it."""
+_CREDENTIALS = "SCRAM-SHA-"
+"""The beginning of the names of credentials, which kafka-configs.sh alters among the quotas of users."""
 
 
 def describe(config: ClientConfig, entities: Entities, *, as_json: bool) -> None:
@@ -31,10 +33,21 @@ def describe(config: ClientConfig, entities: Entities, *, as_json: bool) -> None
 
 
 def alter(config: ClientConfig, entities: Entities, added: dict[str, str], deleted: Sequence[str]) -> None:
-    """Set and delete quotas of one entity."""
+    """Set and delete quotas of one entity.
+
+    Raises:
+        UsageError: A quota is no number, or is a user's credentials. The text does not show the value.
+        InvalidConfigError: A quota that is to be deleted is not set.
+    """
     from kafkalog.client.admin.quotas import QuotaAdmin
     from kafkalog.protocol.errors import InvalidConfigError
 
+    for key in (*added, *deleted):
+        if key.upper().startswith(_CREDENTIALS):
+            raise UsageError(
+                f"{key}: credentials of users cannot be altered by this command; Apache Kafka's kafka-configs.sh can, "
+                "where the brokers have them"
+            )
     entity = {TYPES[kind]: name or None for kind, name in entities}
     values: dict[str, float | None] = {key: _number(key, value) for key, value in added.items()}
     with QuotaAdmin(config) as admin:
@@ -49,4 +62,5 @@ def _number(key: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise UsageError(f"--add-config {key}={text}: a quota is a number") from None
+        # The value may be a password.
+        raise UsageError(f"--add-config {key}: a quota is a number") from None

@@ -76,3 +76,22 @@ def test_words_that_are_no_properties_are_not_shown(
     said = capsys.readouterr()
     assert said.err == f"kafkalog: {option}: expected KEY=VALUE\n"
     assert "s3cret" not in said.out
+
+
+@pytest.mark.parametrize(
+    ("entity", "added", "message"),
+    [
+        ("--user", "SCRAM-SHA-256=[iterations=8192,password=s3cret]", "SCRAM-SHA-256: credentials of users cannot "),
+        ("--user", "producer_byte_rate=s3cret", "--add-config producer_byte_rate: a quota is a number"),
+        ("--broker", "ssl.key.password=s3cret=", "--add-config, pair 1 of 1: all configs to be added must be "),
+        ("--broker", "ssl.key.password=a,s3cret", "--add-config, pair 2 of 2: all configs to be added must be "),
+        ("--broker", "ssl.key.password=a,s3cret!=b", "--add-config, pair 2 of 2: invalid character found "),
+    ],
+)
+def test_configs_that_cannot_be_added_are_not_shown(
+    entity: str, added: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["configs", "alter", "--bootstrap-server", NOWHERE, entity, "1", "--add-config", added]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith(f"kafkalog: {message}")
+    assert "s3cret" not in said.out + said.err
