@@ -86,7 +86,8 @@ def group_status(settings: MirrorSettings, source: Admin, target: Admin) -> list
     Raises:
         KafkaError, ClientError: A cluster cannot be asked.
     """
-    checkpoints, marks = read_checkpoints(settings), read_marks(settings)
+    ids = {name: topic.topic_id for name, topic in target.cluster.metadata(refresh=True).topics.items()}
+    checkpoints, marks = read_checkpoints(settings, ids), read_marks(settings, ids)
     there, here = source.groups.offsets(checkpoints), target.groups.offsets(checkpoints)
     names = {settings.naming.remote(tp.topic): tp.topic for offsets in there.values() for tp in offsets}
     found = []

@@ -101,8 +101,11 @@ class GroupPositions:
             KafkaError, ClientError: The target cannot be asked.
         """
         mine = self._remote()
+        if not mine:
+            return
+        self._checkpoints.refresh()
         wanted = {
-            group: {tp: each for tp, each in checkpoints.items() if tp in mine}
+            group: {tp: each for tp, each in checkpoints.items() if tp in mine and self._checkpoints.is_usable(each)}
             for group, checkpoints in self._checkpoints.newest.items()
             if self._allows(group)
         }
@@ -113,7 +116,7 @@ class GroupPositions:
         for group in idle:
             if offsets := to_commit(wanted[group], committed[group]):
                 if self._marks is not None:
-                    self._marks.refresh()
+                    self._marks.refresh(self._checkpoints.target_ids)
                     self._marks.store(group, {tp: at.offset for tp, at in offsets.items()})
                 self._commit(self._target, "target", group, offsets)
 
@@ -128,7 +131,8 @@ class GroupPositions:
         mine = self._remote()
         if self._marks is None or not mine or not self._checkpoints.are_current:
             return
-        self._marks.refresh()
+        self._checkpoints.refresh()
+        self._marks.refresh(self._checkpoints.target_ids)
         reached = self._reached(self._marks, mine)
         there = self._each(reached, self._source.groups.offsets)
         decided = {

@@ -9,13 +9,16 @@ for the group's own, and brings back again what it may not have brought back.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from uuid import UUID
 
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.internal_topics.formats import GroupMark
 from kafkalog.mirror.internal_topics.stored import read_marks
+from kafkalog.mirror.internal_topics.topic_ids import id_headers
 from kafkalog.mirror.settings import MirrorSettings
+from kafkalog.protocol.schema import ZERO_UUID
 
 
 class Marks:
@@ -25,17 +28,20 @@ class Marks:
         self._settings, self._progress, self._producer = settings, progress, producer
         self._marks: dict[tuple[str, TopicPartition], int] = {}
         self._read_at = -1
+        self._ids: Mapping[str, UUID] = {}
 
-    def refresh(self) -> None:
+    def refresh(self, ids: Mapping[str, UUID]) -> None:
         """Read them again if this process got partitions: others may have written marks of these.
+
+        So it does if topics of the target have other ids: marks of deleted ones do not count.
 
         Raises:
             KafkaError, ClientError: The target cannot be asked.
         """
         assignments = self._progress.assignments
-        if assignments != self._read_at:
-            self._marks = read_marks(self._settings)
-            self._read_at = assignments
+        if assignments != self._read_at or ids != self._ids:
+            self._marks = read_marks(self._settings, ids)
+            self._read_at, self._ids = assignments, dict(ids)
 
     def of(self, group: str, partition: TopicPartition) -> int | None:
         """Return the offset up to which a position is not the group's own; None where there is no mark."""
@@ -49,7 +55,13 @@ class Marks:
         """
         marks = [GroupMark(group, tp, offset) for tp, offset in offsets.items()]
         topic = self._settings.naming.group_marks
-        futures = [self._producer.send(topic, each.value(), each.key(), partition=0) for each in marks]
+        futures = [
+            self._producer.send(topic, each.value(), each.key(), self._id_headers(each.partition.topic), partition=0)
+            for each in marks
+        ]
         for future in futures:
             future.result()
         self._marks |= {(group, tp): offset for tp, offset in offsets.items()}
+
+    def _id_headers(self, topic: str) -> list[tuple[str, bytes]]:
+        return id_headers(self._ids.get(topic, ZERO_UUID))

@@ -4,5 +4,5 @@
 - `compacted` reads a compacted topic from its beginning to its end
 - `formats`   the records of these topics as bytes. Pure.
 - `runs`      where more records are on both sides: headers of offset syncs. Pure.
-- `topic_ids` of which topic of the source, and of which leader epoch, something is: headers. Pure.
+- `topic_ids` of which topic, and of which leader epoch, something is: headers. Pure.
 """

@@ -24,7 +24,7 @@ from kafkalog.mirror.internal_topics.formats import (
     SourcePosition,
 )
 from kafkalog.mirror.internal_topics.runs import Headers
-from kafkalog.mirror.internal_topics.topic_ids import NO_EPOCH, epoch_of, id_of
+from kafkalog.mirror.internal_topics.topic_ids import NO_EPOCH, are_other_topics, epoch_of, id_of
 from kafkalog.mirror.settings import MirrorSettings
 
 logger = logging.getLogger(__name__)
@@ -77,18 +77,38 @@ def mirrored_topics(settings: MirrorSettings, *, reverse: bool = False) -> set[s
     return {each.partition.topic for each in _records(client, topic, OffsetSync.read)}
 
 
-def read_checkpoints(settings: MirrorSettings) -> dict[str, dict[TopicPartition, Checkpoint]]:
-    """Read from the target the newest checkpoint of each group and of each partition of the target."""
+def read_checkpoints(
+    settings: MirrorSettings, ids: Mapping[str, UUID] | None = None
+) -> dict[str, dict[TopicPartition, Checkpoint]]:
+    """Read from the target the newest checkpoint of each group and of each partition of the target.
+
+    `ids` are those of the target's topics. Checkpoints of others of their names, which were deleted, are left out.
+    """
     found: dict[str, dict[TopicPartition, Checkpoint]] = {}
-    for each in _records(settings.target_client, settings.naming.checkpoints, Checkpoint.read):
-        found.setdefault(each.group, {})[each.partition] = each
+    for each, headers in _with_headers(settings.target_client, settings.naming.checkpoints, Checkpoint.read):
+        of_group = found.setdefault(each.group, {})
+        if _is_present(each.partition, headers, ids):
+            of_group[each.partition] = each
+        else:
+            of_group.pop(each.partition, None)
     return found
 
 
-def read_marks(settings: MirrorSettings) -> dict[tuple[str, TopicPartition], int]:
-    """Read from the target the group marks, by group and partition of the target."""
-    marks = _records(settings.target_client, settings.naming.group_marks, GroupMark.read)
-    return {(each.group, each.partition): each.downstream for each in marks}
+def read_marks(
+    settings: MirrorSettings, ids: Mapping[str, UUID] | None = None
+) -> dict[tuple[str, TopicPartition], int]:
+    """Read from the target the group marks, by group and partition of the target.
+
+    `ids` are those of the target's topics. A mark of another one of the name, which was deleted, is 0: whatever a group
+    has reached in the present one is its own.
+    """
+    marks = _with_headers(settings.target_client, settings.naming.group_marks, GroupMark.read)
+    newest = {(each.group, each.partition): (each.downstream, headers) for each, headers in marks}
+    return {place: mark if _is_present(place[1], headers, ids) else 0 for place, (mark, headers) in newest.items()}
+
+
+def _is_present(partition: TopicPartition, headers: Headers, ids: Mapping[str, UUID] | None) -> bool:
+    return ids is None or not are_other_topics(id_of(headers), ids.get(partition.topic))
 
 
 def returning_topics(settings: MirrorSettings) -> set[str]:

@@ -1,8 +1,9 @@
-"""The headers that tell of which topic of the source a position or an offset sync is, and of which leader. Pure.
+"""The headers that tell of which topic a record is that names one, and of which leader. Pure.
 
-A topic that is deleted and created again under its name has another id (KIP-516). Positions and syncs of the old one
-say nothing about the new one. The header `kafkalog.topic.id` has the 16 bytes of the id. MirrorMaker 2 and Kafka
-Connect ignore headers here, and write none.
+A topic that is deleted and created again under its name has another id (KIP-516). What was stored of the old one says
+nothing about the new one. The header `kafkalog.topic.id` has the 16 bytes of the id: of the source's topic in positions
+and offset syncs, of the target's in checkpoints and group marks. MirrorMaker 2 and Kafka Connect ignore headers here,
+and write none.
 
 The leader epoch of the last record before a position tells whether the source still has that record (KIP-320). The
 header `kafkalog.leader.epoch` of a position has it, as an int32.

@@ -132,7 +132,8 @@ def test_a_group_that_may_not_be_changed_in_the_source_is_named_once(
     settings, _ = MirrorSettings.of({"groups": f".*-{alias}"}, alias, "target", (plain, plain))
     for topic in (tp.topic, remote.topic, settings.naming.checkpoints, settings.naming.group_marks):
         make(server.bootstrap, topic)
-    write(server.bootstrap, tp.topic, range(9))
+    for topic in (tp.topic, remote.topic):
+        write(server.bootstrap, topic, range(9))
     unseen, seen, allowed_one = (f"{name}-{alias}" for name in ("unseen", "seen", "allowed"))
     bob = f"User:{BOB}"
     rights = [

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 
 import pytest
@@ -16,6 +17,8 @@ from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.housekeeping.checkpoints import Checkpoints
 from kafkalog.mirror.housekeeping.group_positions import GroupPositions, Return, to_bring_back
 from kafkalog.mirror.housekeeping.marks import Marks
+from kafkalog.mirror.housekeeping.target_logs import passes_over
+from kafkalog.mirror.internal_topics.formats import Checkpoint
 from kafkalog.mirror.internal_topics.runs import Run
 from kafkalog.mirror.internal_topics.stored import read_marks
 from kafkalog.mirror.settings import MirrorSettings
@@ -232,6 +235,7 @@ def test_a_process_that_dies_after_it_has_brought_a_position_over_leaves_a_mark(
     settings, _ = MirrorSettings.of({"groups": f".*-{alias}"}, alias, "target", clients)
     for topic in (groups.remote, settings.naming.checkpoints, settings.naming.group_marks):
         make(clusters.target, topic)
+    write(clusters.target, groups.remote, range(20))
     progress = Progress()
     with Admin(clients[0]) as source, Admin(clients[1]) as target, Producer(clients[1]) as producer:
 
@@ -257,3 +261,103 @@ def test_a_process_that_dies_after_it_has_brought_a_position_over_leaves_a_mark(
         groups.reach("target", "g", 17)
         positions.bring_back()
         assert (groups.source("g"), groups.target("g")) == (17, 17)
+
+
+class Housekeeper:
+    """The jobs of one process that has the topic of `groups`, each done when a test says so."""
+
+    def __init__(self, groups: Groups, stack: ExitStack) -> None:
+        self._groups = groups
+        self._tp = TopicPartition(groups.topic, 0)
+        clients = groups.clusters.client("source"), groups.clusters.client("target")
+        self.settings, _ = MirrorSettings.of({"groups": f".*-{groups.alias}"}, groups.alias, "target", clients)
+        source, self.target = (stack.enter_context(Admin(client)) for client in clients)
+        self.producer = stack.enter_context(Producer(clients[1]))
+        self._progress = Progress()
+        self._checkpoints = Checkpoints(self.settings, self._progress, source, self.target, self.producer)
+        marks = Marks(self.settings, self._progress, self.producer)
+        between = source, self.target
+        self._positions = GroupPositions(self.settings, self._progress, between, self._checkpoints, marks)
+        for topic in (self.settings.naming.checkpoints, self.settings.naming.group_marks):
+            make(groups.clusters.target, topic)
+
+    def make_target(self, count: int) -> None:
+        """Make the topic in the target, also in the place of another one."""
+        name = self._groups.remote
+        if name in self.target.list_topics():
+            self.target.delete_topics([name])
+            wait_until(lambda: name not in self.target.list_topics(), "the topic is gone")
+            wait_until(lambda: self._groups.target("g") is None, "the positions in it are gone")
+        make(self._groups.clusters.target, name)
+        write(self._groups.clusters.target, name, range(count))
+
+    def has(self, *runs: Run) -> None:
+        self._progress.assigned([self._tp], {self._tp: 20}, [(self._tp, run) for run in runs])
+
+    def do_all(self) -> tuple[int | None, int | None]:
+        """Do each job once; return the positions of group g in the source and in the target."""
+        self._checkpoints.emit()
+        self._positions.synchronize()
+        self._positions.bring_back()
+        return self._groups.source("g"), self._groups.target("g")
+
+
+@pytest.fixture
+def keeper(groups: Groups) -> Iterator[Housekeeper]:
+    with ExitStack() as stack:
+        yield Housekeeper(groups, stack)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["with the topic's id", "as MirrorMaker 2 writes it"])
+def test_a_checkpoint_of_a_topic_that_was_deleted_in_the_target_moves_no_group(
+    groups: Groups, keeper: Housekeeper, named: bool
+) -> None:
+    keeper.make_target(40)
+    groups.reach("source", "g", 12)
+    keeper.has(Run(0, 0, 2), Run(2, 22, 18))
+    assert keeper.do_all() == (12, 32)
+    if not named:
+        old = Checkpoint(groups.name("g"), TopicPartition(groups.remote, 0), 12, 32)
+        keeper.producer.send(keeper.settings.naming.checkpoints, old.value(), old.key(), partition=0).result(60)
+    keeper.make_target(40)
+    groups.reach("source", "g", 15)
+    keeper.has(Run(0, 0, 20))
+    assert keeper.do_all() == (15, 15)
+
+
+def test_a_group_waits_for_the_first_records_of_a_topic_that_was_deleted_in_the_target(
+    groups: Groups, keeper: Housekeeper
+) -> None:
+    """Until they are mirrored, the map of offsets is that of the deleted topic."""
+    keeper.make_target(40)
+    groups.reach("source", "g", 12)
+    stored = Run(0, 20, 20)
+    keeper.has(stored)
+    assert keeper.do_all() == (12, 32)
+    keeper.make_target(0)
+    groups.reach("source", "g", 16)
+    assert keeper.do_all() == (16, None)
+    write(groups.clusters.target, groups.remote, range(5))
+    keeper.has(stored, Run(15, 0, 5))
+    assert keeper.do_all() == (16, 1)
+
+
+def test_a_mark_of_a_topic_that_was_deleted_in_the_target_holds_no_position_back(
+    groups: Groups, keeper: Housekeeper
+) -> None:
+    keeper.make_target(40)
+    groups.reach("source", "g", 12)
+    keeper.has(Run(0, 20, 20))
+    assert keeper.do_all() == (12, 32)
+    keeper.make_target(20)
+    keeper.has(Run(0, 0, 20))
+    groups.reach("target", "g", 18)
+    assert keeper.do_all() == (18, 18)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "downstream", "passes"),
+    [(1, 11, False), (1, 12, True), (4, 14, False), (4, 17, False), (4, 18, True), (8, 99, False), (-1, 11, True)],
+)
+def test_a_position_must_not_be_behind_a_record_that_was_not_read(upstream: int, downstream: int, passes: bool) -> None:
+    assert passes_over([Run(0, 10, 4), Run(6, 17, 2)], upstream, downstream) is passes
