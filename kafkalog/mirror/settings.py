@@ -2,8 +2,9 @@
 
 A file may be one of `connect-mirror-maker.sh`: `clusters = A, B`, `A.bootstrap.servers`, `A->B.topics` and so on. What
 begins with `A->B.` is the mirror's own and goes before the same name alone. What begins with `A.` or `B.` (also
-`A.consumer.`, `B.producer.`, `A.admin.`) goes to the clients of that cluster. Source: `MirrorMakerConfig`,
-`MirrorConnectorConfig`, `MirrorSourceConfig`, `MirrorCheckpointConfig`.
+`A.consumer.`, `B.producer.`, `A.admin.`) goes to the clients of that cluster. How to log in (`security.protocol`,
+`ssl.…`, `sasl.…`) goes to the clients of both clusters without an alias. Source: `MirrorMakerConfig`,
+`MirrorClientConfig`, `MirrorConnectorConfig`, `MirrorSourceConfig`, `MirrorCheckpointConfig`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from kafkalog.mirror.topics.selection import CONFIGS_EXCLUDE, GROUPS_EXCLUDE, TO
 from kafkalog.mirror.transaction_timeout import transaction_timeout_ms
 
 CLIENT_KINDS = ("consumer.", "producer.", "admin.")
-_ELSEWHERE = frozenset({"clusters", "enabled", "bootstrap.servers"})
+_ELSEWHERE = frozenset({"clusters", "enabled"})
+_OF_ALL_CLUSTERS = frozenset({"bootstrap.servers", "security.protocol"})
+_OF_ALL_PREFIXES = ("ssl.", "sasl.")
+"""The properties that count for every cluster where they have no alias, like those above."""
 
 
 @dataclass(frozen=True)
@@ -212,13 +216,18 @@ def _enables(key: str, text: str) -> bool:
 
 
 def _client(given: Mapping[str, str], alias: str) -> dict[str, str]:
-    """Select the properties of the clients of one cluster."""
+    """Select the properties of the clients of one cluster; its own go before those of all clusters."""
     prefix = f"{alias}."
-    found = {key.removeprefix(prefix): text for key, text in given.items() if key.startswith(prefix)}
+    found = {key: text for key, text in given.items() if _is_of_all(key)}
+    found |= {key.removeprefix(prefix): text for key, text in given.items() if key.startswith(prefix)}
     for kind in CLIENT_KINDS:
         more = {key.removeprefix(kind): found.pop(key) for key in list(found) if key.startswith(kind)}
         found |= more
     return found
+
+
+def _is_of_all(key: str) -> bool:
+    return key in _OF_ALL_CLUSTERS or key.startswith(_OF_ALL_PREFIXES)
 
 
 def _without_effect(given: Mapping[str, str], source: str, target: str) -> list[str]:
@@ -226,5 +235,7 @@ def _without_effect(given: Mapping[str, str], source: str, target: str) -> list[
     prefixes = (f"{source}.", f"{target}.")
     plain = {key: key.removeprefix(f"{source}->{target}.") for key in given}
     return sorted(
-        key for key, name in plain.items() if "->" not in name and name not in known and not key.startswith(prefixes)
+        key
+        for key, name in plain.items()
+        if "->" not in name and name not in known and not key.startswith(prefixes) and not _is_of_all(key)
     )

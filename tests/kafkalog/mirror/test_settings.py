@@ -66,6 +66,32 @@ def test_a_file_of_mirrormaker_says_all(tmp_path: Path, capsys: pytest.CaptureFi
     assert "secret" not in repr(found)
 
 
+def test_security_without_a_cluster_counts_for_both() -> None:
+    """As in MirrorMaker 2, where what is said of a cluster goes before it."""
+    given = {
+        "bootstrap.servers": "both:1",
+        "A.bootstrap.servers": "a:9092",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "ssl.truststore.location": "all.pem",
+        "linger.ms": "7",
+        "B.security.protocol": "PLAINTEXT",
+        "B.consumer.sasl.mechanism": "SCRAM-SHA-256",
+    }
+    found, unknown = MirrorSettings.of(given, "A", "B")
+    both = {"sasl.mechanism": "PLAIN", "ssl.truststore.location": "all.pem", "security.protocol": "SASL_SSL"}
+    assert found.source_client == {**both, "bootstrap.servers": "a:9092"}
+    assert found.target_client == {
+        **both,
+        "bootstrap.servers": "both:1",
+        "security.protocol": "PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-256",
+    }
+    assert unknown == ["linger.ms"]
+    own, _ = MirrorSettings.of(given, "A", "B", ({"security.protocol": "SSL"}, {}))
+    assert own.source_client["security.protocol"] == "SSL"
+
+
 def test_options_go_before_the_file(tmp_path: Path) -> None:
     found = settings(tmp_path, "--source", "c:1", "--naming", "default", topics="x")
     assert found.source_client["bootstrap.servers"] == "c:1"
