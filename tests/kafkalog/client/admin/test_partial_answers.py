@@ -12,6 +12,7 @@ from kafkalog.client.admin.acls import AclBinding, AclFilter, AclOperation, AclR
 from kafkalog.client.admin.configs import ConfigChange, ConfigResource
 from kafkalog.client.admin.replicas import ReplicaOnBroker
 from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.client.retry import UNKNOWN_TOPIC_TRIES
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -237,25 +238,36 @@ def test_a_final_error_is_not_hidden_by_another_partitions_time_out(site: Site) 
         admin.delete_records({FIRST: 5, SECOND: 5})
 
 
-def test_each_partition_has_a_result_of_its_own(site: Site) -> None:
-    """One leader refuses until the time is over, one partition does not exist, and records of one are deleted."""
+def record_deletions(site: Site, refusals: int) -> None:
+    """Have the leader of the first partition refuse the first requests to delete its records."""
 
     def delete(request: DeleteRecordsRequest) -> DeleteRecordsResponse:
         (wanted,) = request.topics
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if wanted.name == FIRST.topic else ErrorCode.NONE
+        refused = wanted.name == FIRST.topic and site.first.seen[DeleteRecordsRequest] <= refusals
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if refused else ErrorCode.NONE
         result = DeleteRecordsPartitionResult(partition_index=0, low_watermark=5, error_code=code)
         return DeleteRecordsResponse(topics=[DeleteRecordsTopicResult(name=wanted.name, partitions=[result])])
 
     for broker in (site.first, site.second):
         broker.handlers[DeleteRecordsRequest] = delete
+
+
+def test_a_leader_that_refuses_keeps_no_other_result_back(site: Site) -> None:
+    record_deletions(site, 1_000_000)
     config = {"bootstrap.servers": site.first.address, "retry.backoff.ms": "10", "default.api.timeout.ms": "1000"}
-    gone = TopicPartition("gone", 0)
     with Admin({**config, "request.timeout.ms": "1000"}) as admin:
-        found = admin.topics.delete_records_each({FIRST: -1, gone: 5, SECOND: -1})
-    assert list(found) == [FIRST, gone, SECOND]
+        found = admin.topics.delete_records_each({FIRST: -1, SECOND: -1})
+    assert list(found) == [FIRST, SECOND]
     assert isinstance(found[FIRST], ClientTimeoutError)
     assert "partition a-0: " in str(found[FIRST])
-    assert isinstance(found[gone], UnknownTopicOrPartitionError)
     assert found[SECOND] == 5
     # Another request would delete what was produced since the first one.
     assert site.second.seen[DeleteRecordsRequest] == 1
+
+
+def test_a_partition_that_does_not_exist_ends_no_other_tries(site: Site, admin: Admin) -> None:
+    record_deletions(site, UNKNOWN_TOPIC_TRIES + 1)
+    gone = TopicPartition("gone", 0)
+    found = admin.topics.delete_records_each({FIRST: -1, gone: 5})
+    assert isinstance(found[gone], UnknownTopicOrPartitionError)
+    assert found[FIRST] == 5
