@@ -16,6 +16,7 @@ from kafkalog.client.admin.groups.descriptions import CommittedOffset, is_of_con
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.progress import PartitionProgress, Progress
+from kafkalog.mirror.housekeeping.refusals import Refusals, ask_each
 from kafkalog.mirror.housekeeping.target_logs import TargetLogs, passes_over
 from kafkalog.mirror.internal_topics.formats import Checkpoint
 from kafkalog.mirror.internal_topics.stored import read_checkpoints
@@ -41,6 +42,7 @@ class Checkpoints:
         self._settings, self._progress = settings, progress
         self._source, self._producer = source, producer
         self._logs = TargetLogs(target)
+        self._refusals = Refusals()
         self._naming = settings.naming
         self._groups = settings.group_filter
         self._newest: dict[str, dict[TopicPartition, Checkpoint]] = {}
@@ -99,7 +101,8 @@ class Checkpoints:
             return
         self._refresh(assignments, mine)
         groups = [each.group for each in self._source.groups.list_groups() if is_of_consumers(each.protocol_type)]
-        committed = self._source.groups.offsets([group for group in groups if self._groups.allows(group)])
+        wanted = [group for group in groups if self._groups.allows(group)]
+        committed = ask_each(wanted, self._source.groups.offsets, self._say_refused)
         here = [(group, tp, at) for group, offsets in committed.items() for tp, at in offsets.items() if tp in mine]
         self._progress.groups_are({(group, tp): (at.offset, self._translate(tp, at.offset)) for group, tp, at in here})
         fresh = [each for group, tp, at in here if (each := self._checkpoint(group, tp, at)) is not None]
@@ -133,3 +136,7 @@ class Checkpoints:
 
     def _remote(self, tp: TopicPartition) -> TopicPartition:
         return TopicPartition(self._naming.remote(tp.topic), tp.partition)
+
+    def _say_refused(self, group: str, error: Exception) -> None:
+        what = f"the positions of group {group} are not translated"
+        self._refusals.say(what, error, "Describe on the group in the source")

@@ -10,8 +10,9 @@ back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.groups.descriptions import DEAD, EMPTY, CommittedOffset, is_of_consumers
@@ -20,12 +21,12 @@ from kafkalog.client.types import READ_COMMITTED, TopicPartition
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.housekeeping.checkpoints import Checkpoints
 from kafkalog.mirror.housekeeping.marks import Marks
+from kafkalog.mirror.housekeeping.refusals import Refusals, ask_each
 from kafkalog.mirror.internal_topics.formats import Checkpoint
 from kafkalog.mirror.settings import MirrorSettings
-from kafkalog.protocol.errors import GroupAuthorizationFailedError, KafkaError, UnknownMemberIdError
+from kafkalog.protocol.errors import KafkaError, UnknownMemberIdError
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 
 Positions = Mapping[TopicPartition, CommittedOffset]
 """The offsets that a group has committed."""
@@ -89,8 +90,7 @@ class GroupPositions:
         self._source, self._target = clients
         self._naming = settings.naming
         self._filters = settings.group_filter, settings.sync_group_filter
-        self._said: set[str] = set()
-        """The messages that were logged, and are not logged again."""
+        self._refusals = Refusals()
 
     # Forth
 
@@ -110,11 +110,11 @@ class GroupPositions:
             if self._allows(group)
         }
         wanted = {group: checkpoints for group, checkpoints in wanted.items() if checkpoints}
-        described = self._target.groups.describe_groups(wanted)
-        idle = [group for group in wanted if described[group].state in (EMPTY, DEAD)]
-        committed = self._target.groups.offsets(idle)
-        for group in idle:
-            if offsets := to_commit(wanted[group], committed[group]):
+        refused = partial(self._say_refused, "target")
+        described = ask_each(wanted, self._target.groups.describe_groups, refused)
+        idle = [group for group, each in described.items() if each.state in (EMPTY, DEAD)]
+        for group, committed in ask_each(idle, self._target.groups.offsets, refused).items():
+            if offsets := to_commit(wanted[group], committed):
                 if self._marks is not None:
                     self._marks.refresh(self._checkpoints.target_ids)
                     self._marks.store(group, {tp: at.offset for tp, at in offsets.items()})
@@ -134,12 +134,14 @@ class GroupPositions:
         self._checkpoints.refresh()
         self._marks.refresh(self._checkpoints.target_ids)
         reached = self._reached(self._marks, mine)
-        there = self._each(reached, self._source.groups.offsets)
+        refused = partial(self._say_refused, "source")
+        there = ask_each(reached, self._source.groups.offsets, refused)
         decided = {
             group: to_bring_back(reached[group], committed, self._progress.translate_back)
             for group, committed in there.items()
         }
-        described = self._each([g for g, each in decided.items() if each.commits], self._source.groups.describe_groups)
+        forward = [group for group, each in decided.items() if each.commits]
+        described = ask_each(forward, self._source.groups.describe_groups, refused)
         for group, each in decided.items():
             done = dict(each.known)
             if each.commits and group in described and described[group].state in (EMPTY, DEAD):
@@ -163,7 +165,8 @@ class GroupPositions:
         listed = self._target.groups.list_groups()
         names = [each.group for each in listed if is_of_consumers(each.protocol_type) and self._allows(each.group)]
         found: dict[str, dict[TopicPartition, CommittedOffset]] = {}
-        for group, committed in self._target.groups.offsets(names).items():
+        refused = partial(self._say_refused, "target")
+        for group, committed in ask_each(names, self._target.groups.offsets, refused).items():
             before = self._checkpoints.newest.get(group, {})
             unmarked: dict[TopicPartition, int] = {}
             for tp, at in committed.items():
@@ -196,20 +199,6 @@ class GroupPositions:
     def _allows(self, group: str) -> bool:
         return all(each.allows(group) for each in self._filters)
 
-    def _each(self, groups: Iterable[str], ask: Callable[[Iterable[str]], dict[str, T]]) -> dict[str, T]:
-        """Ask the source for these groups; leave out those that may not be asked for."""
-        names = list(groups)
-        try:
-            return ask(names)
-        except GroupAuthorizationFailedError:
-            found: dict[str, T] = {}
-            for name in names:
-                try:
-                    found |= ask([name])
-                except GroupAuthorizationFailedError as error:
-                    self._say_refused("source", name, error)
-            return found
-
     def _commit(self, admin: Admin, where: str, group: str, offsets: Positions) -> bool:
         """Commit positions; return whether that was done. What is refused is said once."""
         try:
@@ -223,10 +212,6 @@ class GroupPositions:
         logger.info("group %s: committed %d positions in the %s", group, len(offsets), where)
         return True
 
-    def _say_refused(self, where: str, group: str, error: KafkaError) -> None:
-        text = f"the positions of group {group} are not brought into the {where}: {error.message}"
-        if isinstance(error, GroupAuthorizationFailedError):
-            text += f". The mirror needs Describe and Read on the group in the {where}"
-        if text not in self._said:
-            logger.warning("%s", text)
-            self._said.add(text)
+    def _say_refused(self, where: str, group: str, error: Exception) -> None:
+        what = f"the positions of group {group} are not brought into the {where}"
+        self._refusals.say(what, error, f"Describe and Read on the group in the {where}")

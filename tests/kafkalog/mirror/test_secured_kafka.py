@@ -177,3 +177,54 @@ def test_a_group_that_may_not_be_changed_in_the_source_is_named_once(
         f"the positions of group {seen} are not brought into the source",
     ]
     assert all("The mirror needs Describe and Read on the group" in each for each in caplog.messages)
+
+
+def test_a_group_that_may_not_be_described_holds_no_other_up(
+    server: SecuredKafka, alias: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On both sides: groups are listed by a right on the cluster, and described by one on each of them."""
+    tp, remote = TopicPartition(f"words-{alias}", 0), TopicPartition(f"{alias}.words-{alias}", 0)
+    plain = {"bootstrap.servers": server.bootstrap}
+    settings, _ = MirrorSettings.of({"groups": f".*-{alias}"}, alias, "target", (plain, plain))
+    for topic in (tp.topic, remote.topic, settings.naming.checkpoints):
+        make(server.bootstrap, topic)
+    for topic in (tp.topic, remote.topic):
+        write(server.bootstrap, topic, range(9))
+    hidden, seen = f"a-hidden-{alias}", f"seen-{alias}"
+    bob = f"User:{BOB}"
+    rights = [
+        *(AclBinding(Kind.TOPIC, each, bob, AclOperation.READ) for each in (tp.topic, remote.topic)),
+        *(AclBinding(Kind.GROUP, group, bob, AclOperation.READ) for group in (hidden, seen)),
+        AclBinding(Kind.CLUSTER, "kafka-cluster", bob, AclOperation.DESCRIBE),
+    ]
+    denied = AclBinding(Kind.GROUP, hidden, bob, AclOperation.DESCRIBE, DENY)
+    progress = Progress()
+    progress.assigned([tp], {tp: 9}, [(tp, Run(0, 0, 9))])
+    with (
+        Admin(plain) as admin,
+        Admin(by_password(server, "PLAIN", BOB)) as other,
+        Producer(plain) as producer,
+        caplog.at_level(logging.WARNING, "kafkalog.mirror"),
+    ):
+        for group in (hidden, seen):
+            admin.groups.alter_offsets(group, {tp: 5})
+        admin.acls.create([*rights, denied])
+        wait_until(lambda: {*rights, denied} <= set(admin.acls.describe()), "the broker knows them")
+        ours = Checkpoints(settings, progress, other, admin, producer)
+        for _ in range(2):
+            ours.emit()
+        assert list(ours.newest) == [seen]
+        theirs = Checkpoints(settings, progress, admin, other, producer)
+        theirs.emit()
+        assert set(theirs.newest) == {hidden, seen}
+        groups = GroupPositions(settings, progress, (admin, other), theirs, None)
+        for _ in range(2):
+            groups.synchronize()
+        positions = admin.groups.offsets([hidden, seen])
+        assert [each[remote].offset if remote in each else None for each in positions.values()] == [None, 5]
+        admin.acls.delete([AclFilter(principal=bob)])
+    assert [each.partition(":")[0] for each in caplog.messages] == [
+        f"the positions of group {hidden} are not translated",
+        f"the positions of group {hidden} are not brought into the target",
+    ]
+    assert all(". The mirror needs Describe" in each for each in caplog.messages)

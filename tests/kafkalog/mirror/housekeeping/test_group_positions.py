@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 
@@ -11,17 +11,20 @@ import pytest
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.groups.descriptions import CommittedOffset
 from kafkalog.client.consumer import Consumer
+from kafkalog.client.consumer.classic.protocol import MalformedMemberDataError
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.housekeeping.checkpoints import Checkpoints
 from kafkalog.mirror.housekeeping.group_positions import GroupPositions, Return, to_bring_back
 from kafkalog.mirror.housekeeping.marks import Marks
+from kafkalog.mirror.housekeeping.refusals import ask_each
 from kafkalog.mirror.housekeeping.target_logs import passes_over
 from kafkalog.mirror.internal_topics.formats import Checkpoint
 from kafkalog.mirror.internal_topics.runs import Run
 from kafkalog.mirror.internal_topics.stored import read_marks
 from kafkalog.mirror.settings import MirrorSettings
+from kafkalog.protocol.errors import GroupAuthorizationFailedError
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, committed, read_all
 from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, commit
 from tests.kafkalog.mirror.writing import make, write
@@ -361,3 +364,20 @@ def test_a_mark_of_a_topic_that_was_deleted_in_the_target_holds_no_position_back
 )
 def test_a_position_must_not_be_behind_a_record_that_was_not_read(upstream: int, downstream: int, passes: bool) -> None:
     assert passes_over([Run(0, 10, 4), Run(6, 17, 2)], upstream, downstream) is passes
+
+
+@pytest.mark.parametrize("error", [GroupAuthorizationFailedError("no"), MalformedMemberDataError("of no consumer")])
+def test_groups_that_are_refused_are_left_out(error: Exception) -> None:
+    asked: list[list[str]] = []
+    refused: list[tuple[str, Exception]] = []
+
+    def ask(names: Iterable[str]) -> dict[str, int]:
+        asked.append(list(names))
+        if "c" in asked[-1]:
+            raise error
+        return dict.fromkeys(asked[-1], 1)
+
+    found = ask_each("abcdefgh", ask, lambda name, why: refused.append((name, why)))
+    assert "".join(found) == "abdefgh"
+    assert refused == [("c", error)]
+    assert len(asked) == 7
