@@ -116,13 +116,15 @@ class Server:
             self.logs.retention_policy = self._retention_policy()
             await self._open(loop)
         except BaseException:
+            self.logs.stop_loading()
             await self.mode.close()
             if self.acceptor is not None:
                 self.acceptor.stop_accepting()
             if self.metrics is not None:
                 self.metrics.close()
+            # Work goes on though its caller was cancelled. Until it ends, nobody else may use the log directories.
+            self.runtime.workers.close(wait=True)
             self.logs.unlock()
-            self.runtime.workers.close(wait=False)
             raise
 
     def _retention_policy(self) -> RetentionPolicy:

@@ -71,6 +71,7 @@ class LogManager:
         strays: the directories of replicas that are not in use any more.
         futures: the copies that moves to other log directories are making.
         log_dirs: all log directories, offline ones included.
+        is_loaded: whether `load_all` has returned.
 
     Raises:
         LogDirLockedError: another broker uses one of the directories.
@@ -107,6 +108,8 @@ class LogManager:
         self._failing = threading.Lock()
         self._on_directory_failure = on_directory_failure
         self._unclean: set[Path] = set()
+        self.is_loaded = False
+        self._is_stopped = threading.Event()
         self.log_dirs = lock_all([Path(path).absolute() for path in log_dirs], ops)
         self.checkpoints = LogCheckpoints(self.log_dirs, self._logs, self.fail_directory)
         self._deletions = Deletions(ops, self.fail_directory)
@@ -165,6 +168,7 @@ class LogManager:
 
         Raises:
             DuplicateLogError: a partition lies in two directories.
+            LoadingStoppedError: `stop_loading` was called.
             LogDirUnusableError: there is no directory whose logs could be read or repaired.
         """
         offline = [directory.path for directory in self.offline_dirs]
@@ -179,6 +183,7 @@ class LogManager:
             make_executor=self._make_executor,
             resources=self.resources,
             fail=self.fail_directory,
+            is_stopped=self._is_stopped.is_set,
         )
         loader.load(self.online_dirs, self._logs)
         self._unclean |= loader.unclean
@@ -190,6 +195,11 @@ class LogManager:
         if loader.lowered:
             self.checkpoints.lower_recovery_points()
             self.checkpoints.write_cleaned_offsets()
+        self.is_loaded = True
+
+    def stop_loading(self) -> None:
+        """Have `load_all` end with the logs that it is opening now. Any thread may call this."""
+        self._is_stopped.set()
 
     # -- the logs --------------------------------------------------------------------------------------------
 

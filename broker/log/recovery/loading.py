@@ -43,6 +43,10 @@ FAILURES = (OSError, CorruptCheckpointError, RecordsError)
 T = TypeVar("T")
 
 
+class LoadingStoppedError(Exception):
+    """The broker ends before all logs are loaded."""
+
+
 class DuplicateLogError(Exception):
     """A partition was found in two log directories. One of them must be removed by hand."""
 
@@ -82,6 +86,7 @@ class LogLoader:
         clock: milliseconds since the epoch.
         make_executor: makes the threads that recover the logs of one directory.
         fail: called with the path of a log directory that fails, and the reason; on any thread.
+        is_stopped: whether the broker is to end. Asked before each log, on any thread.
 
     Attributes:
         unclean: the log directories whose last stop was not clean.
@@ -100,6 +105,7 @@ class LogLoader:
         make_executor: Callable[[], Executor],
         resources: LogResources,
         fail: Callable[[Path, str], None],
+        is_stopped: Callable[[], bool],
     ) -> None:
         self.unclean: set[Path] = set()
         self.lowered = False
@@ -112,12 +118,14 @@ class LogLoader:
         self._make_executor = make_executor
         self._resources = resources
         self._fail = fail
+        self._is_stopped = is_stopped
 
     def load(self, directories: Sequence[LogDir], logs: dict[TopicPartition, Log]) -> None:
         """Open every partition in the log directories, and add the logs to `logs`, one directory after the other.
 
         Raises:
             DuplicateLogError: a partition lies in two directories.
+            LoadingStoppedError: the broker is to end.
         """
         loading: list[tuple[LogDir, Iterator[_Loaded]]] = []
         done: list[tuple[LogDir, list[_Loaded]]] = []
@@ -191,6 +199,8 @@ class LogLoader:
         return (map if clean else pool.map)(load_or_put_off, found)
 
     def _load(self, path: str, key: TopicPartition, rows: _Rows, *, clean: bool, now_ms: int) -> Log:
+        if self._is_stopped():
+            raise LoadingStoppedError
         config = self._configs.get(key[0], self._default_config)
         # A log that was compacted has gaps, even if the topic's policy has changed or, in a directory without a
         # registry, is not known.

@@ -8,14 +8,16 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from broker.log.directories.log_dir import InconsistentClusterIdError, LogDirLockedError, LogDirUnusableError
 from broker.log.files.file_ops import FileOps
+from broker.log.log import Log
 from broker.log.log_manager import LogManager
-from broker.log.recovery.loading import DuplicateLogError
+from broker.log.recovery.loading import DuplicateLogError, LoadingStoppedError
 from broker.log.retention.retention_turns import run_retention
 from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
 from kafkalog.storage import names
@@ -244,6 +246,33 @@ def test_log_directories_are_recovered_at_the_same_time(tmp_path: Path, managers
     managers.append(again)
     again.load_all()
     assert {log.log_end_offset for log in again} == {20}
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_loading_ends_with_the_log_at_which_it_is_told_to(
+    tmp_path: Path, managers: list[LogManager], monkeypatch: pytest.MonkeyPatch, clean: bool
+) -> None:
+    manager = start(managers, tmp_path)
+    for topic in ("t", "u", "v"):
+        fill(manager, topic, count=1)
+    if clean:
+        assert manager.shutdown()
+    manager.unlock()
+    again = LogManager([tmp_path], CONFIG, clock=Clock(), num_recovery_threads=1)
+    managers.append(again)
+    opened = []
+
+    def open_and_stop(path: str, *words: Any, **options: Any) -> Log:
+        opened.append(Path(path).name)
+        again.stop_loading()
+        return opening(path, *words, **options)
+
+    opening = Log.open
+    monkeypatch.setattr(Log, "open", open_and_stop)
+    with pytest.raises(LoadingStoppedError):
+        again.load_all()
+    assert opened == ["t-0"]
+    assert not again.is_loaded
 
 
 class FewDescriptors(FileOps):
