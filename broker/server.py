@@ -2,7 +2,8 @@
 
 Start: log directories are locked, the cluster's metadata is read, logs are opened (and recovered after an unclean
 stop), and only then is the first connection accepted. Stop: no new connections are accepted, pending responses are
-sent, logs are flushed and closed, and the clean-shutdown marker is written last.
+sent, logs are flushed and closed, and the clean-shutdown marker is written last. A start that fails once the logs are
+opened ends in the same way.
 
 What differs between a broker that is a cluster of its own and a member of a cluster is the mode's (`broker.modes`).
 """
@@ -97,6 +98,7 @@ class Server:
             logger.info("configurations without effect here: %s", ", ".join(self.config.ineffective))
         self.acceptor: Acceptor | None = None
         self.metrics: MetricsEndpoint | None = None
+        self._has_settled = self._is_assembled = False
         allowed = self.config["kafkalog.log.max.open.files"]
         self.logs = LogManager(
             self.config.log_dirs,
@@ -116,16 +118,25 @@ class Server:
             self.logs.retention_policy = self._retention_policy()
             await self._open(loop)
         except BaseException:
-            self.logs.stop_loading()
-            await self.mode.close()
-            if self.acceptor is not None:
-                self.acceptor.stop_accepting()
-            if self.metrics is not None:
-                self.metrics.close()
-            # Work goes on though its caller was cancelled. Until it ends, nobody else may use the log directories.
-            self.runtime.workers.close(wait=True)
-            self.logs.unlock()
+            await self._abandon()
             raise
+
+    async def _abandon(self) -> None:
+        """Undo what `start` has done. The next start needs recovery only if this one has needed it and not ended it."""
+        self.logs.stop_loading()
+        if self._is_assembled:
+            await self._close()
+        else:
+            await self.mode.close()
+        # Work goes on though its caller was cancelled. Until it ends, nobody else may use the log directories.
+        self.runtime.workers.close(wait=True)
+        if self._is_assembled:
+            return
+        if self.logs.is_loaded:
+            # What recovery has found is stored when the mode has loaded, such as new leader epochs.
+            self.logs.shutdown(after_unclean=self._has_settled)
+        else:
+            self.logs.unlock()
 
     def _retention_policy(self) -> RetentionPolicy:
         key = "kafkalog.log.retention.policy.class"
@@ -156,11 +167,13 @@ class Server:
             controller=mode.controller,
             log_starts_changed=lambda: self._soon(self.logs.checkpoints.write_log_start_offsets),
         )
+        self.dispatcher = ApiDispatcher(self.broker)
+        self.cleaner = self._make_cleaner(loop)
+        self._is_assembled = True
         self.broker.publisher.tell_faults(state)
         await mode.host(applier)
         if not self.logs.online_dirs:
             raise LogDirUnusableError(self.all_failed)
-        self.dispatcher = ApiDispatcher(self.broker)
         self.acceptor = Acceptor(
             loop,
             self.runtime.network,
@@ -175,7 +188,7 @@ class Server:
         logs = {log.topic: log for log in (self.broker.groups.log, self.broker.transactions.log)}
         for topic, count in (await mode.partition_counts(logs)).items():
             logs[topic].count(count)
-        self._start_background(loop)
+        self._start_background()
         self.broker.quota_controller.install()
         self._keep(loop.create_task(self.broker.quota_controller.look_up_hosts()))
         self.broker.groups.start()
@@ -194,6 +207,7 @@ class Server:
         }
         await self._run(self.logs.load_all, configs)
         state = await self.mode.loaded()
+        self._has_settled = True
         # Loading may take minutes. Nobody was told of what has changed meanwhile.
         effective = effective_config(self.config, state, self.broker_id, before)
         self.logs.default_config = effective.log_config({})
@@ -242,6 +256,10 @@ class Server:
     async def stop(self) -> None:
         """Stop gracefully: all logs are flushed, and the next start needs no recovery."""
         await self.mode.leave()
+        await self._close()
+
+    async def _close(self) -> None:
+        """Stop all parts. It does not matter whether they have begun."""
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -292,9 +310,8 @@ class Server:
 
     # -- background work
 
-    def _start_background(self, loop: asyncio.AbstractEventLoop) -> None:
-        config = self.config
-        self.cleaner = LogCleaner(
+    def _make_cleaner(self, loop: asyncio.AbstractEventLoop) -> LogCleaner:
+        return LogCleaner(
             self.logs,
             loop,
             self.runtime.workers,
@@ -302,6 +319,9 @@ class Server:
             self.runtime.now_ms,
             self.runtime.files,
         )
+
+    def _start_background(self) -> None:
+        config = self.config
         self.cleaner.start()
         self._every(config["log.retention.check.interval.ms"] / 1000, self._retain, on_loop=True)
         flush_check = min(FLUSH_CHECK_SECONDS, config["log.flush.scheduler.interval.ms"] / 1000)

@@ -31,7 +31,7 @@ from broker.log.alter_dirs.startup import forget_moves, settle_moves
 from broker.log.directories.deletions import Deletions
 from broker.log.directories.log_checkpoints import LogCheckpoints
 from broker.log.directories.log_dir import LogDir
-from broker.log.directories.log_dirs import check_any_online, lock_all, unlock_all
+from broker.log.directories.log_dirs import check_any_online, lock_all, mark_clean, unlock_all
 from broker.log.directories.strays import Strays
 from broker.log.files.file_ops import OS, FileOps
 from broker.log.files.open_files import OpenFiles
@@ -471,9 +471,12 @@ class LogManager:
             if log.cleaned_offset is not None:
                 self.checkpoints.write_cleaned_offsets()
 
-    def shutdown(self) -> bool:
-        """Close every log, write checkpoints and clean-shutdown markers, and unlock; return whether all went well."""
-        dirty: set[Path] = set()
+    def shutdown(self, *, after_unclean: bool = True) -> bool:
+        """Close every log, write checkpoints and clean-shutdown markers, and unlock; return whether all went well.
+
+        Without `after_unclean`, a directory whose last stop was not clean gets no marker.
+        """
+        dirty: set[Path] = set() if after_unclean else set(self._unclean)
         for log in self:
             try:
                 log.close()
@@ -483,16 +486,7 @@ class LogManager:
         self.checkpoints.write_recovery_points()
         self.checkpoints.write_log_start_offsets()
         self.checkpoints.write_high_watermarks()
-        clean = True
-        for directory in self.log_dirs:
-            if directory.offline is not None or directory.path in dirty:
-                clean = False
-                continue
-            try:
-                directory.write_clean_shutdown()
-            except OSError as error:
-                logger.error("No clean-shutdown marker in %s: %s", directory.path, error)
-                clean = False
+        clean = mark_clean(self.log_dirs, dirty)
         self.unlock()
         self._logs.clear()
         return clean

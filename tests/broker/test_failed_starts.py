@@ -1,8 +1,9 @@
-"""Test what a start that fails, or is given up, leaves to the next one."""
+"""Test what a start that fails, or is given up, leaves to the next one: its lock, and clean-shutdown markers."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
 from broker.log.directories.log_dir import LogDir, LogDirLockedError
 from broker.log.files.file_ops import OS, FileOps
+from broker.modes.lone import LoneMode
 from broker.runtime import Runtime
 from broker.server import Server
 from broker.system.workers import ThreadWorkers
@@ -39,6 +42,10 @@ def start_and_stop(directory: Path) -> None:
         server.runtime.workers.close(wait=True)
 
     asyncio.run(main())
+
+
+def is_marked(directory: Path) -> bool:
+    return (directory / names.CLEAN_SHUTDOWN).exists()
 
 
 def is_locked(directory: Path) -> bool:
@@ -102,4 +109,43 @@ def test_the_directories_stay_locked_until_loading_has_ended(tmp_path: Path) -> 
 
     asyncio.run(main())
     assert locked == [True]
+    assert not is_locked(tmp_path)
+
+
+@pytest.mark.parametrize("key", ["listeners", "kafkalog.metrics.listener"])
+def test_a_start_that_fails_after_loading_is_followed_by_one_without_recovery(tmp_path: Path, key: str) -> None:
+    start_and_stop(tmp_path)
+
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            config = settings(tmp_path, **{key: f"PLAINTEXT://{address}" if key == "listeners" else address})
+            with pytest.raises(ConfigError, match=address):
+                await started(config)
+
+    asyncio.run(main())
+    assert is_marked(tmp_path)
+    assert not is_locked(tmp_path)
+    # It is so as well for a directory that needed recovery: this is over.
+    (tmp_path / names.CLEAN_SHUTDOWN).unlink()
+    asyncio.run(main())
+    assert is_marked(tmp_path)
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_what_recovery_has_found_is_found_again_if_it_was_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was_clean: bool
+) -> None:
+    """After an unclean stop a lone broker raises its leader epochs, once the logs are loaded."""
+    start_and_stop(tmp_path)
+    if not was_clean:
+        (tmp_path / names.CLEAN_SHUTDOWN).unlink()
+
+    async def fail(mode: LoneMode) -> None:
+        raise OSError("the registry cannot be written")
+
+    monkeypatch.setattr(LoneMode, "loaded", fail)
+    with pytest.raises(OSError, match="the registry cannot be written"):
+        asyncio.run(started(settings(tmp_path)))
+    assert is_marked(tmp_path) is was_clean
     assert not is_locked(tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from broker.log.directories.log_dir import LogDir, LogDirUnusableError
@@ -47,6 +47,21 @@ def _lock_each(paths: Sequence[Path], ops: FileOps, directories: list[LogDir]) -
     if len(errors) == len(paths) == 1:
         raise errors[0]
     check_any_online(directories)
+
+
+def mark_clean(directories: Iterable[LogDir], dirty: Collection[Path]) -> bool:
+    """Write clean-shutdown markers into the directories that are online and not dirty; return whether all have one."""
+    clean = True
+    for directory in directories:
+        if directory.offline is not None or directory.path in dirty:
+            clean = False
+            continue
+        try:
+            directory.write_clean_shutdown()
+        except OSError as error:
+            logger.error("No clean-shutdown marker in %s: %s", directory.path, error)
+            clean = False
+    return clean
 
 
 def unlock_all(directories: Iterable[LogDir]) -> None:

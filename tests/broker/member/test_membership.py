@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
+import socket
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalog.protocol.messages.stop_replica import StopReplicaRequest
 from kafkalog.protocol.messages.update_metadata import UpdateMetadataRequest
+from kafkalog.storage.names import CLEAN_SHUTDOWN
 from kafkalog.storage.properties import format_partition_metadata
 from tests.broker.log.support import FaultyOps
 from tests.broker.member.simulated import SETTINGS, TOPIC_ID, Cluster, with_cluster
@@ -85,6 +87,24 @@ def test_a_start_that_would_disturb_others_is_refused(tmp_path: Path, settings: 
         with pytest.raises(ConfigError, match=message):
             await host.start()
         assert sorted(await cluster.alive()) == [1, 2, 3]
+        assert host.server.logs.is_loaded is (tmp_path / "four" / CLEAN_SHUTDOWN).exists()
+        await host.link.close()
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_start_that_fails_after_the_registration_ends_it(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            settings = {**SETTINGS, "broker.id": "4", "kafkalog.metrics.listener": f"127.0.0.1:{port}"}
+            host = SimulatedHost(
+                cluster.network, "four", tmp_path / "four", settings, random.Random(4), cluster.ensemble
+            )
+            with pytest.raises(ConfigError, match="cannot serve metrics"):
+                await host.start()
+        assert sorted(await cluster.alive()) == [1, 2, 3]
+        assert (tmp_path / "four" / CLEAN_SHUTDOWN).exists()
         await host.link.close()
 
     with_cluster(tmp_path, work)
