@@ -77,21 +77,35 @@ async def _serve(config: BrokerConfig, ops: FileOps) -> None:
     runtime = Runtime.of_process(config["background.threads"], ops)
     server = Server(config, runtime)
     await server.start()
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.call_later(KERNEL_DELAY, _load_kernels)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    collector.resume_after_start()
+    try:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.call_later(KERNEL_DELAY, _load_kernels)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        collector.resume_after_start()
+        _tell_ready(server)
+        ends = [loop.create_task(event.wait()) for event in (stop, server.failed)]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if server.failed.is_set():
+            _halt(server.all_failed)
+        logger.info("stopping")
+        await server.stop()
+        runtime.workers.close(wait=True)
+
+
+def _tell_ready(server: Server) -> None:
+    """Print the line that says that the broker is ready. It serves whether or not anybody can read that."""
     addresses = ", ".join(map(str, server.registration.endpoints))
-    print(f"kafkalog broker {server.broker_id} is accepting connections on {addresses}", flush=True)
-    ends = [loop.create_task(event.wait()) for event in (stop, server.failed)]
-    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    if server.failed.is_set():
-        _halt(server.all_failed)
-    logger.info("stopping")
-    await server.stop()
-    runtime.workers.close(wait=True)
+    try:
+        print(f"kafkalog broker {server.broker_id} is accepting connections on {addresses}", flush=True)
+    except OSError as error:
+        logger.warning("Standard output cannot be written: %s. The broker accepts connections on %s", error, addresses)
+        # Python would try to write the line again at exit.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
 
 
 def _load_kernels() -> None:

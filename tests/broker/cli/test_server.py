@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.storage.names import CLEAN_SHUTDOWN
+from tests.support.command import ended_by_sigterm
+from tests.support.command import start as started
 from tests.support.kafkalog_broker import KafkalogBroker
 
 pytestmark = pytest.mark.usefixtures("processes")
@@ -35,6 +39,20 @@ def test_a_port_in_use(tmp_path: Path) -> None:
         f"kafkalog: Socket server failed to bind to {listener}: Address already in use. "
         "Is another broker running there? Stop it, or choose another port in listeners\n"
     )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+def test_it_serves_though_its_output_cannot_be_written(tmp_path: Path) -> None:
+    words = ["server", "start", "--override", "listeners=PLAINTEXT://127.0.0.1:0", "--override", f"log.dirs={tmp_path}"]
+    with Path("/dev/full").open("wb") as full:
+        process = started(*words, stdout=full)
+    with ended_by_sigterm(process):
+        assert process.stderr is not None
+        told = (re.search(rb"accepts connections on PLAINTEXT://([^:]+):(\d+)", line) for line in process.stderr)
+        place = next(filter(None, told), None)
+        assert place is not None, "the broker has ended"
+        socket.create_connection((place[1].decode(), int(place[2])), timeout=20).close()
+    assert (tmp_path / CLEAN_SHUTDOWN).exists()
 
 
 @pytest.mark.parametrize(
