@@ -28,6 +28,10 @@ It prints one line when it accepts sessions and stops cleanly on SIGTERM or Ctrl
 """
 
 
+ENDING = (signal.SIGTERM, signal.SIGINT)
+"""The signals that end the server."""
+
+
 class _StopRequestedError(Exception):
     """A signal asks the command to end."""
 
@@ -52,7 +56,7 @@ def run_start(arguments: argparse.Namespace) -> int:
     except MissingZooKeeperError as error:
         print(f"kafkalog: {error}", file=sys.stderr)
         return 1
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ENDING:
         signal.signal(number, _stop)
     server = None
     try:
@@ -64,6 +68,9 @@ def run_start(arguments: argparse.Namespace) -> int:
     except _StopRequestedError:
         return 0
     finally:
+        # Another signal would leave the server half-way to its end.
+        for number in ENDING:
+            signal.signal(number, signal.SIG_IGN)
         if server is not None:
             server.stop()
     print(f"kafkalog: ZooKeeper ended with exit code {code}; its messages above say why", file=sys.stderr)

@@ -39,6 +39,14 @@ def zookeeper(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.stdout.close()
 
 
+def java_of(directory: Path, first: str) -> None:
+    """Make a `java` for JAVA_HOME=`directory`/java that serves nobody, and makes the file `directory`/runs."""
+    program = directory / "java" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\n{first}\ntouch {directory}/runs\nwhile :; do sleep 0.05; done\n")
+    program.chmod(0o755)
+
+
 def refused(*words: str, **environment: str) -> tuple[int, str]:
     done = subprocess.run(
         [*START, *words], capture_output=True, text=True, timeout=120, check=False, env=os.environ | environment
@@ -59,6 +67,27 @@ def test_it_serves_keeps_its_data_and_stops_cleanly(tmp_path: Path) -> None:
             session.close()
             process.send_signal(signal.SIGTERM if made else signal.SIGINT)
             assert process.wait(60) == 0
+
+
+def test_more_signals_do_not_disturb_its_stop(processes: None, tmp_path: Path) -> None:
+    """The server here ends only once it has been asked to, and allowed to."""
+    ending, may_end = tmp_path / "ending", tmp_path / "may-end"
+    java_of(tmp_path, f"trap 'touch {ending}; while [ ! -e {may_end} ]; do sleep 0.05; done; exit 0' TERM")
+    words = "--override", f"dataDir={tmp_path}/data", "--override", "clientPort=0"
+    environment = os.environ | {"JAVA_HOME": str(tmp_path / "java")}
+    process = subprocess.Popen([*START, *words], stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        wait_until((tmp_path / "runs").exists, "the server runs")
+        process.send_signal(signal.SIGTERM)
+        wait_until(ending.exists, "the server was asked to end")
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        may_end.touch()
+        assert process.communicate(timeout=60)[1] == ""
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.usefixtures("processes")
