@@ -23,6 +23,7 @@ from broker.net.sockets.free_ports import free_ports
 
 JAAS_KEY = "java.security.auth.login.config"
 """A property of the Java process and not of ZooKeeper's: the file with the logins that the server knows."""
+PORTS = ("clientPort", "secureClientPort")
 FLAGS = ("SERVER_JVMFLAGS", "JVMFLAGS")
 """Variables with options for Java, as for ZooKeeper's `zkServer.sh`."""
 SECURE = {"serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory"}
@@ -57,10 +58,14 @@ logger.connections.level=error
 """For PySpark's log4j 2: warnings, on standard error, but not of connections that come before the server is ready."""
 
 
+class PortTakenError(Exception):
+    """Another program listens at a port of the server, or its host has no such address."""
+
+
 def with_ports(properties: Mapping[str, str]) -> dict[str, str]:
     """Return `properties` with free ports in place of 0, which ZooKeeper would not report."""
     chosen = dict(properties)
-    for name in ("clientPort", "secureClientPort"):
+    for name in PORTS:
         if chosen.get(name) == "0":
             (port,) = free_ports(1, chosen.get(f"{name}Address", "127.0.0.1"))
             chosen[name] = str(port)
@@ -70,11 +75,33 @@ def with_ports(properties: Mapping[str, str]) -> dict[str, str]:
 def addresses(properties: Mapping[str, str]) -> list[tuple[str, int]]:
     """Return host and port of each listener for clients, plain before TLS. An unset host is the loopback address."""
     found = []
-    for name in ("clientPort", "secureClientPort"):
+    for name in PORTS:
         if name in properties:
             host = properties.get(f"{name}Address", "")
             found.append(("127.0.0.1" if host in ("", "0.0.0.0") else host, int(properties[name])))
     return found
+
+
+def check_ports(properties: Mapping[str, str]) -> None:
+    """Check that nothing listens at the addresses of `properties`.
+
+    A server that is there already would be taken for the new one.
+
+    Raises:
+        PortTakenError: One of them cannot be used.
+    """
+    names = [name for name in PORTS if name in properties]
+    for name, place in zip(names, addresses(properties), strict=True):
+        try:
+            family, *_, address = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)[0]
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                # As servers do, also ZooKeeper's: old connections do not keep them from the port.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+                probe.listen(1)
+        except OSError as error:
+            reason = error.strerror or error
+            raise PortTakenError(f"port {place[1]} cannot be used: {reason}; choose another {name}") from None
 
 
 class ZooKeeperServer:

@@ -10,7 +10,16 @@ from types import FrameType
 
 from broker.cli.settings import add_action, read_settings
 from broker.cli.zookeeper.jars import MissingZooKeeperError, find_jars, find_java
-from broker.cli.zookeeper.server import DEFAULTS, JAAS_KEY, ZooKeeperServer, addresses, with_ports
+from broker.cli.zookeeper.server import (
+    DEFAULTS,
+    JAAS_KEY,
+    PORTS,
+    PortTakenError,
+    ZooKeeperServer,
+    addresses,
+    check_ports,
+    with_ports,
+)
 from kafkalog.cli.shared.actions import add_command
 from kafkalog.java_properties import PropertiesError
 
@@ -53,7 +62,8 @@ def run_start(arguments: argparse.Namespace) -> int:
         return 2
     try:
         java, jars = find_java(), find_jars()
-    except MissingZooKeeperError as error:
+        check_ports(properties)
+    except (MissingZooKeeperError, PortTakenError) as error:
         print(f"kafkalog: {error}", file=sys.stderr)
         return 1
     for number in ENDING:
@@ -83,7 +93,7 @@ def _properties(arguments: argparse.Namespace) -> dict[str, str]:
     if "secureClientPort" in given and "clientPort" not in given:
         # Only TLS is wanted.
         del properties["clientPort"]
-    for name in ("clientPort", "secureClientPort"):
+    for name in PORTS:
         if not properties.get(name, "0").isdigit():
             raise PropertiesError(f"{name}={properties[name]}: expected the number of a port")
     jaas = properties.get(JAAS_KEY)

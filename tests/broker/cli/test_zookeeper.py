@@ -69,6 +69,20 @@ def test_it_serves_keeps_its_data_and_stops_cleanly(tmp_path: Path) -> None:
             assert process.wait(60) == 0
 
 
+def test_a_second_server_at_a_port_is_refused(processes: None, tmp_path: Path) -> None:
+    """Whoever asks there whether it serves would hear from the first one."""
+    words = "--override", f"dataDir={tmp_path}/first", "--override", "clientPort=0"
+    with zookeeper(*words) as (_, address):
+        port = address.rpartition(":")[2]
+        second = subprocess.Popen(
+            [*START, "--override", f"dataDir={tmp_path}/second", "--override", f"clientPort={port}"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        out, told = second.communicate(timeout=120)
+        assert (second.returncode, out) == (1, "")
+        assert told == f"kafkalog: port {port} cannot be used: Address already in use; choose another clientPort\n"
+
+
 def test_more_signals_do_not_disturb_its_stop(processes: None, tmp_path: Path) -> None:
     """The server here ends only once it has been asked to, and allowed to."""
     ending, may_end = tmp_path / "ending", tmp_path / "may-end"
