@@ -1,4 +1,7 @@
-"""A broker as a child process, for commands that need one for a while."""
+"""A broker as a child process, for commands that need one for a while.
+
+On Linux it ends with the command, even if that is killed.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from kafkalog.cli.shared.child import end_with_parent
 
 READY = re.compile(rb"accepting connections on PLAINTEXT://([^\s,]+)")
 START_SECONDS = 60.0
@@ -48,8 +53,21 @@ class LocalBroker:
         with self._output.open("ab") as output:
             # A session of its own: Ctrl-C comes only to this process, which then stops the broker in good order.
             self._process = subprocess.Popen(
-                command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
+                command,
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                preexec_fn=end_with_parent(),
+                start_new_session=True,
             )
+        try:
+            self._wait_until_ready(self._process, seen)
+        except BaseException:
+            # Also if a signal ends this process: nobody else would end the broker.
+            self.kill()
+            raise
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes], seen: int) -> None:
         end = time.monotonic() + START_SECONDS
         while True:
             said = self._output.read_bytes()[seen:]
@@ -57,8 +75,7 @@ class LocalBroker:
             if ready is not None:
                 self.bootstrap = ready[1].decode()
                 return
-            if self._process.poll() is not None or time.monotonic() > end:
-                self.kill()
+            if process.poll() is not None or time.monotonic() > end:
                 last = said.decode(errors="replace").strip() or "it said nothing"
                 raise BrokerStartError(f"the broker did not start: {last}")
             time.sleep(0.02)

@@ -113,7 +113,10 @@ def run(arguments: argparse.Namespace) -> int:
     say(f"input    {described}")
     say(f"output   {directory}")
     # The broker has a session of its own: whatever ends this process must stop it too.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # A command that `nohup` has started goes on when its terminal is closed.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         with LocalBroker(directory / "log", directory / "broker.out") as broker:
             say(f"broker   process {broker.pid} accepts connections on {broker.bootstrap}")

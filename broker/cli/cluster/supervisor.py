@@ -30,8 +30,9 @@ from broker.cli.cluster.description import (
     start_request,
 )
 from broker.cli.cluster.proxies import Proxies, Side
-from broker.cli.zookeeper.server import ZooKeeperServer, addresses, end_with_parent
+from broker.cli.zookeeper.server import ZooKeeperServer, addresses
 from broker.net.sockets.free_ports import free_ports
+from kafkalog.cli.shared.child import end_with_parent
 
 POLL_S = 0.1
 READY_S = 120.0

@@ -5,21 +5,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shlex
-import signal
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
 from broker.net.sockets.free_ports import free_ports
+from kafkalog.cli.shared.child import end_with_parent
 
 JAAS_KEY = "java.security.auth.login.config"
 """A property of the Java process and not of ZooKeeper's: the file with the logins that the server knows."""
@@ -35,7 +33,6 @@ OPTIONS = ("-Xms64M", "-Xmx512M")
 """`zookeeper-server-start.sh` gives the server a heap of 512 MB."""
 POLL_S = 0.05
 STOP_S = 10.0
-_SET_PARENT_DEATH_SIGNAL = 1
 _SESSION_MS = 10_000
 _OPEN = struct.pack(">iiqiqi16s?", 45, 0, 0, _SESSION_MS, 0, 16, bytes(16), False)
 """A ConnectRequest of ZooKeeper's protocol, with its length. A command of four letters would do, but a server that is
@@ -182,11 +179,3 @@ class ZooKeeperServer:
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\")
-
-
-def end_with_parent() -> Callable[[], None] | None:
-    """Return what a child calls on Linux before its program starts: the kernel ends it when its parent has ended."""
-    if not sys.platform.startswith("linux"):
-        return None
-    libc = ctypes.CDLL(None)
-    return lambda: libc.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)

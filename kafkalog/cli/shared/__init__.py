@@ -1,6 +1,7 @@
 """Parts that the commands of all packages share, those of the broker and of Spark included.
 
 - `actions`         commands that have actions, and the parsers of both
+- `child`           processes that end with their command
 - `client_options`  options that become client properties, and errors as messages
 - `client_log`      the client's log lines as messages of a command
 - `formatter`       records as lines of text
