@@ -53,6 +53,8 @@ class BrokerEntry:
     """A key of `KINDS`, which says from what the broker is cut off."""
     cuts: int = 0
     """The number of times that `cut` was set. It tells a command that its request was carried out."""
+    starts: int = 0
+    """The number of its processes so far. It tells a command the same, also if the process has ended again."""
 
     @property
     def connection(self) -> str:
@@ -141,6 +143,7 @@ def load(directory: Path) -> Description:
                     int(each["link_port"]),
                     str(each["cut"]),
                     int(each["cuts"]),
+                    int(each["starts"]),
                 )
                 for each in found["brokers"]
             ],
@@ -169,6 +172,11 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def log_file(directory: Path, name: str) -> Path:
+    """Return the file with the messages of `ZooKeeper`, or of `broker 1`: zookeeper.log, broker-1.log."""
+    return directory / f"{name.lower().replace(' ', '-')}.log"
 
 
 def start_request(directory: Path, broker_id: int) -> Path:

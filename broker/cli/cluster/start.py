@@ -17,12 +17,15 @@ from broker.cli.cluster.description import (
     held,
     is_alive,
     load,
+    log_file,
     start_request,
 )
 from broker.cli.settings import read_overrides
 
-READY_S = 60.0
-"""The longest time in seconds that a restarted broker may take."""
+READY_S = 120.0
+"""The longest time in seconds that a restarted broker may take until it accepts connections."""
+READY = b" is accepting connections on "
+"""Printed by a broker. Whoever tried its port might find another program there."""
 POLL_S = 0.1
 MOST_BROKERS = 20
 
@@ -138,19 +141,30 @@ def _start_again(directory: Path, broker_id: int) -> int:
         before = load(directory).broker(broker_id)
         if before.pid != NOT_RUNNING and is_alive(before.pid):
             return _complain(f"broker {broker_id} is running (process {before.pid})", 1)
+        log = log_file(directory, f"broker {broker_id}")
+        said_before = log.stat().st_size if log.exists() else 0
         start_request(directory, broker_id).touch()
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline:
             entry = load(directory).broker(broker_id)
-            if entry.pid not in (NOT_RUNNING, before.pid):
-                print(f"broker {broker_id} is started (process {entry.pid})")
-                return 0
+            if entry.starts > before.starts:
+                if entry.pid == NOT_RUNNING:
+                    return _complain(f"broker {broker_id} has ended again; {log} says why", 1)
+                if READY in _said(log, said_before):
+                    print(f"broker {broker_id} is started (process {entry.pid})")
+                    return 0
             time.sleep(POLL_S)
     except NoClusterError as error:
         return _complain(str(error), 1)
     except OSError as error:
         return _complain(f"{error.filename}: {error.strerror}", 1)
-    return _complain(f"broker {broker_id} was not started within {READY_S:.0f} s", 1)
+    return _complain(f"broker {broker_id} accepts no connections within {READY_S:.0f} s; {log} may say why", 1)
+
+
+def _said(log: Path, position: int) -> bytes:
+    with log.open("rb") as file:
+        file.seek(position)
+        return file.read()
 
 
 def _tell(line: str) -> None:

@@ -25,6 +25,7 @@ from broker.cli.cluster.description import (
     BrokerEntry,
     Description,
     cut_request,
+    log_file,
     read_cut_request,
     remembered_ports,
     start_request,
@@ -192,8 +193,7 @@ class Supervisor:
     # Inside
 
     def _log(self, name: str) -> Path:
-        """Return the file with the messages of `ZooKeeper`, or of `broker 1`: zookeeper.log, broker-1.log."""
-        return self._directory / f"{name.lower().replace(' ', '-')}.log"
+        return log_file(self._directory, name)
 
     def _connected(self, entries: list[BrokerEntry], zookeeper: int) -> list[BrokerEntry]:
         """Make the proxies of the brokers; each gets the port of the last time again, if it is free.
@@ -230,6 +230,7 @@ class Supervisor:
             )
         self._processes[entry.broker_id] = process
         entry.pid = process.pid
+        entry.starts += 1
 
     def _wait_for(self, name: str, process: subprocess.Popen[bytes], is_ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + self._ready_s

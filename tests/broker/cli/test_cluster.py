@@ -22,6 +22,7 @@ from broker.cli.cluster.description import (
     write_cut_request,
 )
 from broker.cli.cluster.supervisor import ClusterFailedError, Supervisor, broker_settings, choose_ports
+from broker.log.directories.log_dir import LogDir
 from kafkalog.client.admin import NewTopic
 from kafkalog.client.admin.admin import Admin
 from kafkalog.client.producer import Producer
@@ -79,6 +80,12 @@ def test_a_broker_is_killed_and_comes_back(cluster: tuple[Path, str]) -> None:
         return "not running" in shown[victim] and sum(line.startswith("words-") for line in shown) == 3
 
     wait_until(has_lost_one, "the partitions have lost a replica")
+    held_by_another = LogDir(directory / f"broker-{victim}")
+    told_by = directory / f"broker-{victim}.log"
+    refused = run("cluster", "start", str(victim), *where, check=1)
+    assert refused.stderr.decode() == f"kafkalog: broker {victim} has ended again; {told_by} says why\n"
+    assert "another broker is using this directory" in told_by.read_text()
+    held_by_another.unlock()
     assert lines(run("cluster", "start", str(victim), *where))[0].startswith(f"broker {victim} is started")
     assert run("cluster", "start", str(victim), *where, check=1).stderr.endswith(b")\n")
     wait_until(
