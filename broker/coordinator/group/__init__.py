@@ -8,6 +8,7 @@ other modules of `classic` and `kip848` decide what a group does: they are pure,
 - `service`            requests about groups and offsets, and which partitions are loaded
 - `partition_groups`   the groups of one partition: loading, storing, timers, committed offsets
 - `removal`            deletion of groups and offsets, and expiry of offsets
+- `pace`               work on many groups in turns with requests
 - `coordinator_parts`  objects that the groups of all partitions share
 - `membership`         the interface of a group of either protocol
 - `offsets`            the committed offsets of a group, also those of open transactions (pure)

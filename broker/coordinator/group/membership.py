@@ -114,6 +114,10 @@ class Membership(Protocol):
         """The protocol type that its members use or last used; None if it never had a member."""
 
     @property
+    def size(self) -> int:
+        """The number of its members."""
+
+    @property
     def is_empty(self) -> bool:
         """Return whether it has no members, and none are about to join."""
 

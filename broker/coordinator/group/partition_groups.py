@@ -17,6 +17,7 @@ from broker.coordinator.group.coordinator_parts import CoordinatorParts, Group, 
 from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership, store_error
 from broker.coordinator.group.membership import Answer, CommitRequest, Membership, Store
 from broker.coordinator.group.offsets import Committed, GroupOffsets, TopicPartition, placed
+from broker.coordinator.group.pace import Pace
 from broker.coordinator.group.removal import Removal, tombstone_batches
 from broker.coordinator.group.replay import Replay
 from broker.coordinator.state_log import DEFAULT_TIMEOUT_MS, RETRY_LOAD_MS, StateRecord
@@ -38,8 +39,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-GROUPS_AT_ONCE = 500
-"""This many groups are loaded or examined before requests get their turn."""
 WAKE_AGAIN_S = 1.0
 """A group is woken again after this time, in seconds, if an error interrupted its timers."""
 MEMBER_EPOCH_VERSION = 9
@@ -133,13 +132,17 @@ class PartitionGroups:
     async def _take(self, replay: Replay) -> None:
         replay.finish()
         parts = self._parts
-        for number, group_id in enumerate(replay.group_ids(), 1):
+        pace = Pace()
+        for group_id in replay.group_ids():
             membership: Membership
+            value = replay.classic.get(group_id)
+            members = [] if value is None else value.members
+            await pace.take(members=len(members), nbytes=sum(len(member.subscription) for member in members))
             now = parts.now()
             if group_id in replay.others:
                 membership = parts.load_membership(group_id, replay.others[group_id], now)
-            elif group_id in replay.classic:
-                value = replay.classic[group_id]
+                pace.add(membership.size)
+            elif value is not None:
                 membership = ClassicGroup.load(group_id, value, parts.settings(), parts.new_member_id, now)
             else:
                 membership = self._new_classic(group_id)
@@ -147,19 +150,17 @@ class PartitionGroups:
             self.groups[group_id] = Group(group_id, membership, offsets)
             for producer_id in offsets.transactions:
                 self._producers.setdefault(producer_id, set()).add(group_id)
-            if number % GROUPS_AT_ONCE == 0:
-                await asyncio.sleep(0)
 
     async def _resume(self) -> None:
         """Start the session timers of all members."""
-        for number, group in enumerate(list(self.groups.values()), 1):
+        pace = Pace()
+        for group in list(self.groups.values()):
+            await pace.take(members=group.membership.size)
             if self.state is not LoadState.LOADING:
                 return
             if isinstance(group.membership, ClassicGroup):
                 group.membership.resume(self._parts.now())
             self.settle(group)
-            if number % GROUPS_AT_ONCE == 0:
-                await asyncio.sleep(0)
 
     def unload(self) -> None:
         """Forget the groups, since this broker no longer leads the partition; waiting requests get NOT_COORDINATOR."""
@@ -374,9 +375,9 @@ class PartitionGroups:
         A group may have been removed and created again under the same id, and have committed offsets since. It is
         skipped as well, so that no record meant for the old group is written about the new one.
         """
-        for number, group in enumerate(list(self.groups.values()), 1):
-            if number % GROUPS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        pace = Pace()
+        for group in list(self.groups.values()):
+            await pace.take(members=group.membership.size, offsets=len(group.offsets))
             if self.groups.get(group.id) is group:
                 yield group
 

@@ -243,6 +243,10 @@ class ClassicGroup:
         return self._metadata.protocol_name
 
     @property
+    def size(self) -> int:
+        return len(self.members)
+
+    @property
     def is_empty(self) -> bool:
         return self._metadata.state is ClassicGroupState.EMPTY and not self.members.pending
 

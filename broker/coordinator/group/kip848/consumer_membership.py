@@ -233,6 +233,10 @@ class ConsumerMembership:
         return PROTOCOL_TYPE
 
     @property
+    def size(self) -> int:
+        return len(self.group.members)
+
+    @property
     def is_empty(self) -> bool:
         return self.group.is_empty
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker.coordinator.group import pace
 from broker.coordinator.group import partition_groups as partition_groups_module
 from broker.coordinator.group.classic.classic_group import ClassicGroup
 from broker.coordinator.group.classic.requests import JoinResult, Leaver, SyncRequest, SyncResult
@@ -230,29 +231,6 @@ def test_a_group_whose_timer_fails_gets_another(start: Start, monkeypatch: pytes
     running.groups.stop()
 
 
-def test_groups_that_are_loaded_begin_their_sessions_in_turns(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = start(offsets_topic_num_partitions="1")
-    first.ready()
-    for number in range(5):
-        first.run(first.member(f"g{number}"))
-    first.parts.close()
-    monkeypatch.setattr(partition_groups_module, "GROUPS_AT_ONCE", 1)
-    second = start()
-    armed: set[int] = set()
-
-    async def work() -> None:
-        second.groups.start()
-        [partition_groups] = second.groups.all_partition_groups()
-        while partition_groups.state is LoadState.LOADING:
-            armed.add(sum(group.timer is not None for group in partition_groups.groups.values()))
-            await asyncio.sleep(0)
-
-    second.run(work())
-    assert {1, 2, 3, 4} <= armed
-    assert all(group.timer is not None for group in second.groups.all_partition_groups()[0].groups.values())
-    second.groups.stop()
-
-
 # -- expiry
 
 
@@ -304,7 +282,7 @@ def test_deleted_groups_and_topics_stay_away(start: Start) -> None:
 
 
 def test_a_topic_is_not_forgotten_for_groups_that_were_read_anew(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_groups_module, "GROUPS_AT_ONCE", 1)
+    monkeypatch.setattr(pace, "UNITS_AT_ONCE", 1)
     running = start(offsets_topic_num_partitions="1")
     running.ready()
     names = [f"g{number}" for number in range(4)]

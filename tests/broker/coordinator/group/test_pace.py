@@ -1,0 +1,87 @@
+"""Test that many groups are loaded and examined in turns with requests, and that large groups count for more."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from broker.coordinator.group import pace
+from broker.coordinator.group.classic.classic_group import ClassicGroup
+from broker.coordinator.group.coordinator_parts import LoadState
+from broker.coordinator.group.offsets import GroupOffsets
+from tests.broker.coordinator.group.running import Running, Start
+
+
+def test_groups_that_are_loaded_begin_their_sessions_in_turns(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = start(offsets_topic_num_partitions="1")
+    first.ready()
+    for number in range(5):
+        first.run(first.member(f"g{number}"))
+    first.parts.close()
+    monkeypatch.setattr(pace, "UNITS_AT_ONCE", 1)
+    second = start()
+    armed: set[int] = set()
+
+    async def work() -> None:
+        second.groups.start()
+        [partition_groups] = second.groups.all_partition_groups()
+        while partition_groups.state is LoadState.LOADING:
+            armed.add(sum(group.timer is not None for group in partition_groups.groups.values()))
+            await asyncio.sleep(0)
+
+    second.run(work())
+    assert {1, 2, 3, 4} <= armed
+    assert all(group.timer is not None for group in second.groups.all_partition_groups()[0].groups.values())
+    second.groups.stop()
+
+
+def note_turns(running: Running, monkeypatch: pytest.MonkeyPatch, where: type, method: str) -> Counter[int]:
+    """Count the calls of a method by the round of the loop."""
+    monkeypatch.setattr(pace, "UNITS_AT_ONCE", 4)
+    monkeypatch.setattr(pace, "OFFSETS_OF_UNIT", 1)
+    called, rounds, original = Counter[int](), itertools.count(1), getattr(where, method)
+    present = 0
+
+    def next_round() -> None:
+        nonlocal present
+        present = next(rounds)
+        running.parts.loop.call_soon(next_round)
+
+    def noted(*args: Any) -> Any:
+        called[present] += 1
+        return original(*args)
+
+    running.parts.loop.call_soon(next_round)
+    monkeypatch.setattr(where, method, noted)
+    return called
+
+
+@pytest.mark.parametrize("method", ["load", "resume"])
+def test_members_count_when_groups_are_loaded_in_turns(
+    start: Start, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    first = start(offsets_topic_num_partitions="1")
+    first.ready()
+    for number in range(6):
+        first.run(first.member(f"g{number}"))
+    first.parts.close()
+    second = start()
+    called = note_turns(second, monkeypatch, ClassicGroup, method)
+    second.ready()
+    assert list(called.values()) == [2, 2, 2]
+    second.groups.stop()
+
+
+def test_offsets_count_when_they_are_looked_at_in_turns(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = start(offsets_topic_num_partitions="1")
+    running.ready()
+    for number in range(6):
+        running.commit(f"g{number}", 1, running.parts.now)
+    called = note_turns(running, monkeypatch, GroupOffsets, "expired")
+    assert running.run(running.groups.expire_offsets()) == 0
+    assert list(called.values()) == [2, 2, 2]
+    running.groups.stop()
