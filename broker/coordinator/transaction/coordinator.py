@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, Protocol
 
 from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, Shortage, StateBatch, StateRecord
 from broker.coordinator.transaction.completion import Completion, IsAbsent
+from broker.coordinator.transaction.expiry import first_batch
 from broker.coordinator.transaction.machine import (
     NO_PRODUCER_ID,
     Producer,
@@ -47,8 +49,6 @@ from kafkalog.protocol.primitives import fits_string
 
 logger = logging.getLogger(__name__)
 
-TOMBSTONES_AT_ONCE = 200
-
 
 class Log(Protocol):
     """The log of the state, as `broker.coordinator.state_log.StateLog` implements it."""
@@ -60,6 +60,7 @@ class Log(Protocol):
     def replay(self, index: int, apply: Callable[[list[StateBatch]], None]) -> AsyncIterator[None]: ...
     def when_end_is_replicated(self, index: int, then: Callable[[], None]) -> None: ...
     def shortage(self, index: int) -> Shortage | None: ...
+    def most_bytes(self, index: int) -> int: ...
     def append(self, index: int, records: Iterable[StateRecord]) -> asyncio.Future[int]: ...
     async def ensure(self) -> int: ...
 
@@ -472,17 +473,13 @@ class TransactionCoordinator:
         """Forget transactional ids that were not used for `transactional.id.expiration.ms`."""
         expiration_ms = self._settings().expiration_ms
         for transactions in list(self._partitions.values()):
-            expired = transactions.expired(self._now_ms(), expiration_ms)
-            for first in range(0, len(expired), TOMBSTONES_AT_ONCE):
+            expired = deque(transactions.expired(self._now_ms(), expiration_ms))
+            while expired and self._is_current(transactions):
                 now = self._now_ms()
-                some = [
-                    machine
-                    for machine in expired[first : first + TOMBSTONES_AT_ONCE]
-                    if machine.has_expired(now, expiration_ms)
-                ]
-                if not some or not self._is_current(transactions):
-                    continue
-                await self._forget(transactions, some)
+                batch = first_batch(expired, self._log.most_bytes(transactions.index))
+                some = [machine for machine in batch if machine.has_expired(now, expiration_ms)]
+                if some:
+                    await self._forget(transactions, some)
 
     async def _forget(self, transactions: PartitionTransactions, machines: list[TransactionMachine]) -> None:
         for machine in machines:

@@ -72,6 +72,8 @@ class SimulatedLog:
     """
 
     partitions = 1
+    limit = 1 << 20
+    """The most bytes of a batch."""
 
     def __init__(self) -> None:
         self.records: list[StateRecord] = []
@@ -128,6 +130,9 @@ class SimulatedLog:
 
     def shortage(self, index: int) -> Shortage | None:
         return self.short
+
+    def most_bytes(self, index: int) -> int:
+        return self.limit
 
     def append(self, index: int, records: Iterable[StateRecord]) -> asyncio.Future[int]:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from broker.coordinator.transaction import coordinator as coordinator_module
+from broker.coordinator.transaction import expiry
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
-from broker.coordinator.transaction.machine import Producer
+from broker.coordinator.transaction.machine import Producer, TransactionMachine
 from kafkalog.protocol.errors import InvalidRequestError
-from kafkalog.protocol.primitives import EncodeError
+from kafkalog.protocol.primitives import MAX_STRING, EncodeError
+from tests.broker.coordinator.support import Stored
 from tests.broker.coordinator.transaction.simulated import SimulatedLog, coordinator_of
+from tests.broker.serving import Serving
 
 NOW = 1_700_000_000_000
 LONG = "\ufffd" * 20_000
@@ -60,3 +64,40 @@ def test_a_change_that_cannot_be_encoded_is_dropped(monkeypatch: pytest.MonkeyPa
         assert await begins == Producer(7, 0)
 
     run(work)
+
+
+def test_long_ids_do_not_keep_others_from_expiring(stored: Callable[..., Stored]) -> None:
+    """One batch would be too large for the log."""
+    parts = stored(transaction_state_log_num_partitions="1", transactional_id_expiration_ms="1000")
+    serving = Serving(parts, {})
+    longest = MAX_STRING - 2
+    ids = [name for number in range(40) for name in (f"{number:02}" + "x" * longest, f"short-{number}")]
+
+    async def work() -> None:
+        coordinator = serving.broker.transactions.coordinator
+        await coordinator.ensure()
+        coordinator.start()
+        for transactional_id in ids:
+            await coordinator.init_producer_id(transactional_id, 60_000)
+        assert len(coordinator.all()) == len(ids)
+        parts.now += 1000
+        await coordinator.remove_expired()
+        assert coordinator.all() == []
+        await coordinator.stop()
+
+    serving.run(work())
+
+
+def test_so_many_ids_are_removed_in_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "TOMBSTONES_AT_ONCE", 3)
+
+    def batches(most_bytes: int, *ids: str) -> list[list[str]]:
+        expired = deque(TransactionMachine.new(name, 1, 1000, NOW) for name in ids)
+        found = []
+        while expired:
+            found.append([machine.transactional_id for machine in expiry.first_batch(expired, most_bytes)])
+        return found
+
+    assert batches(1000, *"abcd") == [["a", "b", "c"], ["d"]]
+    assert batches(80 + 2 * 41, *"abc") == [["a", "b"], ["c"]]
+    assert batches(0, "a", "b") == [["a"], ["b"]]
