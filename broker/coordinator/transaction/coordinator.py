@@ -455,6 +455,9 @@ class TransactionCoordinator:
 
     async def abort_timed_out(self) -> None:
         """Abort the transactions that are open for longer than their time-out, fencing their producers."""
+        # Try again what could not be loaded: no request may come for it.
+        for index in range(self._log.partitions or 0):
+            self.role_changed(index)
         for transactions in list(self._partitions.values()):
             for machine in transactions.timed_out(self._now_ms()):
                 if not self._is_current(transactions):

@@ -165,6 +165,27 @@ def test_what_cannot_be_loaded_is_tried_again_after_a_pause(what: str) -> None:
     asyncio.run(work())
 
 
+def test_a_decision_in_a_partition_that_could_not_be_loaded_is_carried_out_without_a_request() -> None:
+    async def work() -> None:
+        world = World()
+        decided = Transaction(7, 0, 60_000, TransactionState.PREPARE_COMMIT, 0, frozenset({("money", 0)}))
+        world.log.records = [StateRecord(encode_key("id"), encode_value(decided))]
+        world.log.broken = OSError("too many open files")
+        world.coordinator.start()
+        await world.settled()
+        world.log.broken = None
+        await world.coordinator.abort_timed_out()
+        await world.settled()
+        assert not world.writes, "it is tried again after a pause"
+        world.now += RETRY_LOAD_MS
+        await world.coordinator.abort_timed_out()
+        await world.settled()
+        assert len(world.writes) == PARTITIONS
+        await world.coordinator.stop()
+
+    asyncio.run(work())
+
+
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_a_decision_is_carried_out_when_it_is_replicated(is_lost: bool) -> None:
     """The leader after this one may not have it, and would abort the transaction."""
