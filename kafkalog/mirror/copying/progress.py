@@ -60,6 +60,8 @@ class Progress:
         """True if a worker of the process has had partitions; for the workers alone, as the next one."""
         self.late_starts: dict[TopicPartition, int] = {}
         """The starts of partitions that begin at their end, as it was when a worker first had them."""
+        self.late_without_start: set[TopicPartition] = set()
+        """Partitions that begin at their end, and had no leader that could tell it."""
         self._topic_ids: dict[str, UUID] = {}
 
     def topics_are(self, ids: Mapping[str, UUID]) -> None:
@@ -67,6 +69,7 @@ class Progress:
         before = self._topic_ids
         other = {name for name, now in ids.items() if are_other_topics(before.get(name), now)}
         self.late_starts = {tp: start for tp, start in self.late_starts.items() if tp.topic not in other}
+        self.late_without_start = {tp for tp in self.late_without_start if tp.topic not in other}
         self._topic_ids = before | dict(ids)
 
     def assigned(

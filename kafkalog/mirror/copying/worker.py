@@ -28,21 +28,20 @@ from kafkalog.mirror.copying.batching.joining import JOINED_BYTES, joined
 from kafkalog.mirror.copying.batching.limiter import Limiter
 from kafkalog.mirror.copying.batching.size_limits import size_limits
 from kafkalog.mirror.copying.pace import Pace
+from kafkalog.mirror.copying.positions.beginnings import Beginnings
 from kafkalog.mirror.copying.positions.created_again import (
     CreatedAgainError,
-    begun_anew,
     is_of_another,
-    is_unnamed,
-    present_syncs,
     topic_ids,
 )
+from kafkalog.mirror.copying.positions.known import KnownPositions
+from kafkalog.mirror.copying.positions.leaderless import LeaderlessPartitions
 from kafkalog.mirror.copying.positions.lost_records import end_before, ends_before, say_lost
-from kafkalog.mirror.copying.positions.recalled import recalled
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.copying.source_consumer import source_consumer
 from kafkalog.mirror.copying.task import MirrorTask
 from kafkalog.mirror.internal_topics.runs import Run
-from kafkalog.mirror.internal_topics.stored import mirrored_topics, read_stored, read_syncs
+from kafkalog.mirror.internal_topics.stored import mirrored_topics, read_stored
 from kafkalog.mirror.internal_topics.topic_ids import NO_EPOCH, are_other_topics
 from kafkalog.mirror.keeping.agreement import kept_positions
 from kafkalog.mirror.keeping.kept_topics import remember
@@ -58,7 +57,7 @@ from kafkalog.records.batch import NO_PRODUCER_ID
 logger = logging.getLogger(__name__)
 
 _POLL_S = 0.25
-_Known = tuple[dict[TopicPartition, int], list[tuple[TopicPartition, Run]]]
+_Offsets = tuple[dict[TopicPartition, int], list[tuple[TopicPartition, Run]]]
 
 
 class Worker(Closing, RebalanceListener):
@@ -82,15 +81,12 @@ class Worker(Closing, RebalanceListener):
         """The partitions of each task of which more was in the source than was fetched."""
         self._ids: dict[str, UUID] = {}
         """The ids of the source's topics when their partitions were assigned."""
-        self._anew: frozenset[TopicPartition] = frozenset()
-        """Partitions whose stored position is in a topic that was deleted; another one has its name."""
-        self._same: set[TopicPartition] = set()
-        """Partitions whose stored position is in the present topic, as its id tells."""
-        self._epochs: dict[TopicPartition, int] = {}
-        """The leader epochs of the records before the stored positions of `_same`, where they are known."""
+        self._known = KnownPositions()
         self._left_out: frozenset[TopicPartition] = frozenset()
-        """Assigned partitions of topics that return, or whose configuration in the target cannot be read."""
+        """Assigned partitions that are not mirrored now: of topics that return, or that something is not known of."""
         self._unreadable = UnreadableTopics(settings.naming, self._target)
+        self._leaderless = LeaderlessPartitions()
+        self._beginnings = self._new_beginnings()
         self._unshown: dict[TopicPartition, int] = {}
         """Positions that are committed in the target, and not shown in the source yet."""
         # With kept offsets nothing waits for a commit.
@@ -116,6 +112,7 @@ class Worker(Closing, RebalanceListener):
         while not stop.is_set():
             now = time.monotonic()
             self._unreadable.check(now)
+            self._leaderless.check(now)
             patience = min(_POLL_S, max(self._commit_due(now) - now, 0.0))
             if now < resume_at:
                 self._wait(min(resume_at - now, patience))
@@ -170,7 +167,7 @@ class Worker(Closing, RebalanceListener):
         """
         if are_other_topics(self._ids.get(tp.topic), topic_ids(self._source, [tp.topic]).get(tp.topic)):
             raise CreatedAgainError(f"deleted and created again in the source: {tp.topic}")
-        if tp in self._same and (end := end_before(self._source, tp, position)) is not None:
+        if tp in self._known.same and (end := end_before(self._source, tp, position)) is not None:
             self._go_back(tp, position, end)
         else:
             logger.warning("%s has no offset %d in the source: going on at its beginning", tp, position)
@@ -277,7 +274,7 @@ class Worker(Closing, RebalanceListener):
                 self._progress.committed(tp, done)
                 self._unshown[tp] = done.next_offset
                 if not self._settings.keeps_offsets and self._ids.get(tp.topic, ZERO_UUID) != ZERO_UUID:
-                    self._same.add(tp)
+                    self._known.same.add(tp)
         self._pace.committed(began, time.monotonic(), behind=any(self._behind.values()))
 
     # The group
@@ -288,23 +285,36 @@ class Worker(Closing, RebalanceListener):
         self._ids = topic_ids(self._source, {tp.topic for tp in partitions})
         self._progress.topics_are(self._ids)
         self._left_out = frozenset()
+        self._leaderless = LeaderlessPartitions()
+        self._beginnings = self._new_beginnings()
+        late: dict[TopicPartition, int] = {}
         if self._settings.keeps_offsets:
-            mine = self._leave_out(partitions, returning := self._returning(partitions))
+            mine = self._leave_out_topics(partitions, returning := self._returning(partitions))
             self._follower.make({tp.topic for tp in mine})
             positions, runs = self._keep(mine := self._adopt(mine))
+            mine = self._leave_out(mine, self._leaderless.partitions)
         else:
             positions, runs = self._translate(by_task(partitions, self._settings.tasks))
-            mine = self._leave_out(partitions, returning := self._begin_new(partitions, positions))
-            positions = {tp: at for tp, at in positions.items() if tp not in self._anew}
+            mine = self._leave_out_topics(partitions, returning := self._begin_new(partitions, positions))
+            mine = self._leave_out(mine, self._leaderless.partitions)
+            positions = {tp: at for tp, at in positions.items() if tp not in self._known.anew}
+            late = self._beginnings.late(
+                [tp for tp in mine if tp not in positions.keys() | self._known.anew], positions
+            )
+            mine = self._leave_out(mine, self._leaderless.partitions)
             # A position with an epoch is compared with the log before it is read there (KIP-320).
-            doubtful = self._same - self._epochs.keys()
+            doubtful = self._known.same - self._known.epochs.keys()
             positions |= self._set_back({tp: positions[tp] for tp in mine if tp in positions and tp in doubtful})
             self._follower.make({tp.topic for tp in mine})
             self._joined_bytes = size_limits(self._settings, self._target, {tp.topic for tp in mine})
         say_left_out(self._settings, returning)
+        self._progress.has_begun = True
         self._progress.assigned(mine, positions, runs)
-        self._seek(mine, positions)
+        self._seek(mine, positions, late)
         logger.info("mirroring %d partitions in %d tasks", len(mine), len(self._tasks))
+
+    def _new_beginnings(self) -> Beginnings:
+        return Beginnings(self._settings, self._progress, self._source.cluster, self._leaderless)
 
     def _returning(self, partitions: Collection[TopicPartition]) -> set[str]:
         """Return the topics that the reverse mirror writes; none where names change, because they show the origin."""
@@ -315,9 +325,16 @@ class Worker(Closing, RebalanceListener):
             return set()
         return find_returning(self._settings, self._source).intersection(topics)
 
-    def _leave_out(self, partitions: Collection[TopicPartition], topics: Collection[str]) -> list[TopicPartition]:
-        """Read nothing of these topics; return the partitions of the others."""
-        out = frozenset(tp for tp in partitions if tp.topic in topics)
+    def _leave_out_topics(
+        self, partitions: Collection[TopicPartition], topics: Collection[str]
+    ) -> list[TopicPartition]:
+        return self._leave_out(partitions, {tp for tp in partitions if tp.topic in topics})
+
+    def _leave_out(
+        self, partitions: Collection[TopicPartition], unwanted: Collection[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Read nothing of unwanted partitions; return the others."""
+        out = frozenset(tp for tp in partitions if tp in unwanted)
         self._left_out |= out
         self._consumer.pause(*out)
         for tp in out:
@@ -362,11 +379,10 @@ class Worker(Closing, RebalanceListener):
         new = [tp for tp in new if tp.topic not in returning]
         if not new:
             return returning
-        late = self._late(new, positions)
-        starts = self._consumer.beginning_offsets([tp for tp in new if tp not in late]) | late
+        starts = self._beginnings.all(new, positions)
         self._store(starts)
-        if both := self._returning(new):
-            self._store(dict.fromkeys(new))
+        if both := self._returning(starts):
+            self._store(dict.fromkeys(starts))
             self._progress.has_begun = True
             raise_both(self._settings, both)
         positions |= starts
@@ -390,46 +406,43 @@ class Worker(Closing, RebalanceListener):
         assert isinstance(task, MirrorTask)
         return task
 
-    def _translate(self, tasks: Mapping[int, list[TopicPartition]]) -> _Known:
+    def _translate(self, tasks: Mapping[int, list[TopicPartition]]) -> _Offsets:
         """Begin tasks that write transactions; return the positions, and what is known of the offsets."""
         for number in tasks:
             self._tasks[number] = MirrorTask(self._settings, number, self._ids)
         for _ in self._pool.map(lambda task: task.start(), self._tasks.values()):
             pass
         stored = read_stored(self._settings) if tasks else {}
-        positions = {tp: each.next_offset for tp, each in stored.items()}
-        self._anew = begun_anew(chain.from_iterable(tasks.values()), stored, self._ids)
-        # A position without an id may be in another topic, which was deleted: then nothing of the present one came.
-        same = {tp for tp, at in stored.items() if at.topic_id == self._ids.get(tp.topic) and at.topic_id != ZERO_UUID}
-        self._epochs = {tp: stored[tp].leader_epoch for tp in same if stored[tp].leader_epoch != NO_EPOCH}
-        self._same = same
+        self._known = KnownPositions(list(chain.from_iterable(tasks.values())), stored, self._ids)
+        positions = self._known.positions()
         if not (tasks and self._settings.emit_checkpoints):
             return positions, []
-        maps = recalled(present_syncs(read_syncs(self._settings), stored, self._ids))
+        maps = self._known.maps(self._settings)
         mine = [(tp, maps[tp].runs) for tps in tasks.values() for tp in tps if tp in maps]
         for tp, runs in mine:
-            named = self._ids.get(tp.topic, ZERO_UUID) != ZERO_UUID
-            self._mirror_task(tp).recall(tp, runs, unnamed=named and is_unnamed(tp, stored))
+            self._mirror_task(tp).recall(tp, runs, unnamed=self._known.is_unnamed(tp))
         return positions, [(tp, run) for tp, runs in mine for run in runs]
 
     def _adopt(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Let the target's topics take offsets; return the partitions of those whose configuration can be read."""
         topics = {tp.topic for tp in partitions}
-        self._stated, taken = adopt(self._settings, self._target, topics)
+        self._stated, taken = adopt(self._settings, self._target, topics, self._leaderless)
         if both := self._returning_of(taken):
             give_back(self._target, [self._settings.naming.remote(topic) for topic in taken])
             raise_both(self._settings, both)
         out = topics - self._stated.keys()
-        self._unreadable = UnreadableTopics(self._settings.naming, self._target, out)
-        return self._leave_out(partitions, out)
+        unreadable = out - {tp.topic for tp in self._leaderless.partitions}
+        self._unreadable = UnreadableTopics(self._settings.naming, self._target, unreadable)
+        return self._leave_out_topics(partitions, out)
 
-    def _keep(self, mine: Collection[TopicPartition]) -> _Known:
+    def _keep(self, mine: Collection[TopicPartition]) -> _Offsets:
         """Begin tasks that keep offsets; return the positions, and what is known of the offsets."""
         producer_id = NO_PRODUCER_ID
         if not all(self._stated.values()):
             with TransactionRequests(self._target.cluster, self._settings.keeping_id) as requests:
                 producer_id = requests.init().producer_id
-        positions = kept_positions(self._settings, self._source, self._target, mine, self._ids)
+        positions = kept_positions(self._settings, self._source, self._target, mine, self._ids, self._leaderless)
+        mine = [tp for tp in mine if tp not in self._leaderless.partitions]
         remember(self._settings, mine, self._ids)
         unstated = [topic for topic, stated in self._stated.items() if not stated]
         limits = size_limits(self._settings, self._target, unstated)
@@ -447,38 +460,21 @@ class Worker(Closing, RebalanceListener):
             self._tasks[number].start()
         return positions, [(tp, Run(0, 0, end)) for tp, end in positions.items()]
 
-    def _seek(self, partitions: Collection[TopicPartition], positions: dict[TopicPartition, int]) -> None:
-        new = [tp for tp in partitions if tp not in positions]
-        late = self._late(new, positions)
-        self._progress.has_begun = True
+    def _seek(
+        self,
+        partitions: Collection[TopicPartition],
+        positions: Mapping[TopicPartition, int],
+        late: Mapping[TopicPartition, int],
+    ) -> None:
         for tp in partitions:
             if tp in positions:
-                self._consumer.seek(tp, OffsetAndMetadata(positions[tp], self._epochs.get(tp, NO_EPOCH)))
-        if early := [tp for tp in new if tp not in late]:
+                self._consumer.seek(tp, OffsetAndMetadata(positions[tp], self._known.epochs.get(tp, NO_EPOCH)))
+        if early := [tp for tp in partitions if tp not in positions and tp not in late]:
             self._consumer.seek_to_beginning(*early)
         for tp, end in late.items():
             # The next process begins there, too, if this one dies before it has mirrored anything.
             self._tasks[task_of(tp, self._settings.tasks)].advance(tp, end)
             self._consumer.seek(tp, end)
-
-    def _late(
-        self, new: Collection[TopicPartition], positions: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        """Return where those of new partitions begin that begin late.
-
-        With `auto.offset.reset=latest` these are the partitions of the topics that there are when the process begins.
-        They begin where they ended then, also if this worker is a later one: it goes on in the place of one that failed
-        before it had stored that.
-        """
-        if self._settings.start_at != "latest":
-            return {}
-        known = {tp.topic for tp in positions}
-        new = [tp for tp in new if tp not in self._anew]
-        starts = self._progress.late_starts
-        if not self._progress.has_begun:
-            unknown = [tp for tp in new if tp.topic not in known and tp not in starts]
-            starts |= self._consumer.end_offsets(unknown) if unknown else {}
-        return {tp: starts[tp] for tp in new if tp in starts}
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Commit, and give the tasks up."""

@@ -14,8 +14,9 @@ from uuid import UUID
 from kafkalog.client.admin import Admin
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.fetch.simple_consumer import SimpleConsumer
-from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
-from kafkalog.client.types import ConsumerRecord, TopicPartition
+from kafkalog.client.offsets import EARLIEST, LATEST
+from kafkalog.client.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
+from kafkalog.mirror.copying.positions.leaderless import LeaderlessPartitions
 from kafkalog.mirror.keeping.errors import KeepingError
 from kafkalog.mirror.keeping.kept_topics import check_topics
 from kafkalog.mirror.settings import MirrorSettings
@@ -31,29 +32,33 @@ def kept_positions(
     target: Admin,
     partitions: Iterable[TopicPartition],
     topic_ids: Mapping[str, UUID],
+    leaderless: LeaderlessPartitions,
 ) -> dict[TopicPartition, int]:
     """Return the next offset of each partition of the source of which the target has records.
 
-    `topic_ids` are those of the source's topics.
+    `topic_ids` are those of the source's topics. Partitions whose leaders do not answer are left to `leaderless`.
 
     Raises:
         KeepingError: The target has other records than the source.
         KafkaError, ClientError: A cluster cannot be asked.
     """
     remote = {TopicPartition(settings.naming.remote(tp.topic), tp.partition): tp for tp in partitions}
-    ends = list_offsets(target.cluster, dict.fromkeys(remote, LATEST))
-    positions = {tp: ends[name].offset for name, tp in remote.items() if ends[name].offset > 0}
+    ends = leaderless.ask(target.cluster, dict.fromkeys(remote, LATEST), of=remote)
+    positions = {remote[name]: end.offset for name, end in ends.items() if end.offset > 0}
     check_topics(settings, positions, topic_ids)
-    there = list_offsets(source.cluster, dict.fromkeys(positions, LATEST))
-    for tp, position in positions.items():
-        if there[tp].offset < position:
+    there = leaderless.ask(source.cluster, dict.fromkeys(positions, LATEST))
+    for tp, end in there.items():
+        if end.offset < positions[tp]:
             raise KeepingError(
-                f"{tp} ends at offset {there[tp].offset} in the source and at {position} in the target: the source was "
+                f"{tp} ends at offset {end.offset} in the source and at {positions[tp]} in the target: the source was "
                 "deleted and created again, or has lost records. Delete the topic in the target to mirror it anew"
             )
     names = {tp: name for name, tp in remote.items()}
-    ours = _records_at(settings.target_client, target, {names[tp]: end - 1 for tp, end in positions.items()})
-    theirs = _records_at(settings.source_client, source, {tp: end - 1 for tp, end in positions.items()})
+    last = {tp: positions[tp] - 1 for tp in there}
+    starts = leaderless.ask(target.cluster, {names[tp]: EARLIEST for tp in last}, of=remote)
+    ours = _records_at(settings.target_client, target, {names[tp]: end for tp, end in last.items()}, starts)
+    starts = leaderless.ask(source.cluster, dict.fromkeys(last, EARLIEST))
+    theirs = _records_at(settings.source_client, source, last, starts)
     for tp, record in theirs.items():
         other = ours.get(names[tp])
         if other is not None and _content(other) != _content(record):
@@ -62,7 +67,7 @@ def kept_positions(
                 "deleted and created again, or others write to the target, too. Delete the topic in the target to "
                 "mirror it anew"
             )
-    return positions
+    return {tp: position for tp, position in positions.items() if tp not in leaderless.partitions}
 
 
 def _content(record: ConsumerRecord) -> tuple[object, ...]:
@@ -70,11 +75,13 @@ def _content(record: ConsumerRecord) -> tuple[object, ...]:
 
 
 def _records_at(
-    client: Mapping[str, str], admin: Admin, wanted: Mapping[TopicPartition, int]
+    client: Mapping[str, str],
+    admin: Admin,
+    wanted: Mapping[TopicPartition, int],
+    starts: Mapping[TopicPartition, OffsetAndTimestamp],
 ) -> dict[TopicPartition, ConsumerRecord]:
-    """Read the records at these offsets; leave out those that are gone."""
-    starts = list_offsets(admin.cluster, dict.fromkeys(wanted, EARLIEST))
-    left = {tp: offset for tp, offset in wanted.items() if starts[tp].offset <= offset}
+    """Read the records at these offsets of logs that begin at `starts`; leave out those that are gone."""
+    left = {tp: offset for tp, offset in wanted.items() if tp in starts and starts[tp].offset <= offset}
     found: dict[TopicPartition, ConsumerRecord] = {}
     if not left:
         return found

@@ -15,8 +15,9 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import UNREADABLE, ConfigAdmin, ConfigChange, ConfigOperation, ConfigResource
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, KafkaError
-from kafkalog.client.offsets import LATEST, list_offsets
+from kafkalog.client.offsets import LATEST
 from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.copying.positions.leaderless import LeaderlessPartitions
 from kafkalog.mirror.keeping.errors import KeepingError
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.follower import MIRROR_SOURCE
@@ -24,12 +25,14 @@ from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.messages.api_versions import STATED_OFFSETS, ApiVersionsRequest
 
 
-def adopt(settings: MirrorSettings, target: Admin, topics: Collection[str]) -> tuple[dict[str, bool], list[str]]:
+def adopt(
+    settings: MirrorSettings, target: Admin, topics: Collection[str], leaderless: LeaderlessPartitions
+) -> tuple[dict[str, bool], list[str]]:
     """Tell of each topic of the source whether the target takes its offsets as they are stated; let it do so.
 
     Returns:
-        Whether it does, for each topic whose configuration in the target can be read; and the topics that do so only
-        now, which the caller may `give_back`.
+        Whether it does, for each topic whose configuration in the target can be read, and of whose partitions those
+        that must be empty tell so; and the topics that do so only now, which the caller may `give_back`.
 
     Raises:
         KeepingError: The topic in the target has other records.
@@ -48,10 +51,11 @@ def adopt(settings: MirrorSettings, target: Admin, topics: Collection[str]) -> t
             # It is not known of whom it is a mirror.
             continue
         entry = configs[ConfigResource.topic(name)].get(MIRROR_SOURCE)
-        found[topic] = entry is not None
         if entry is not None and entry.value != settings.source:
-            _take(settings, target, admin, name, entry.value or "")
+            if not _take(settings, target, admin, topic, entry.value or "", leaderless):
+                continue
             taken.append(topic)
+        found[topic] = entry is not None
     return found, taken
 
 
@@ -105,16 +109,29 @@ def node_that_takes_offsets(cluster: Cluster) -> int | None:
     return None
 
 
-def _take(settings: MirrorSettings, target: Admin, admin: ConfigAdmin, name: str, before: str) -> None:
+def _take(
+    settings: MirrorSettings,
+    target: Admin,
+    admin: ConfigAdmin,
+    topic: str,
+    before: str,
+    leaderless: LeaderlessPartitions,
+) -> bool:
+    """Let a topic of the target be a mirror of `topic`; return False where a partition does not tell if it is empty."""
+    name = settings.naming.remote(topic)
     partitions = [TopicPartition(name, number) for number in target.describe_topics([name])[name].partitions]
-    ends = list_offsets(target.cluster, dict.fromkeys(partitions, LATEST))
+    of = {tp: TopicPartition(topic, tp.partition) for tp in partitions}
+    ends = leaderless.ask(target.cluster, dict.fromkeys(partitions, LATEST), of=of)
     if any(end.offset for end in ends.values()):
         now = f"the mirror of {before}" if before else "no mirror with the offsets of its source, or not any more"
         raise KeepingError(
             f"topic {name} of the target has records, and is {now} ({MIRROR_SOURCE}={before!r}). Delete it to mirror "
             f"it anew; or set {MIRROR_SOURCE}={settings.source}, if it has the source's records with their offsets"
         )
+    if len(ends) < len(partitions):
+        return False
     admin.incremental_alter_configs({ConfigResource.topic(name): [ConfigChange(MIRROR_SOURCE, settings.source)]})
+    return True
 
 
 def mirrors_of(admin: Admin | ConfigAdmin, topics: Collection[str], source: str) -> set[str]:

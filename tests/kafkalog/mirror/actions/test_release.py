@@ -8,6 +8,7 @@ import pytest
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.producer import Producer
+from kafkalog.mirror.copying.positions.leaderless import LeaderlessPartitions
 from kafkalog.mirror.internal_topics.stored import read_positions
 from kafkalog.mirror.keeping.topics import adopt
 from kafkalog.protocol.errors import PolicyViolationError
@@ -47,7 +48,7 @@ def test_claims_of_both_directions_that_keep_offsets_are_given_up(
     for settings, address in zip(both, (clusters.target, clusters.source), strict=True):
         make(address, topic)
         with Admin(settings.target_client) as target:
-            adopt(settings, target, [topic])
+            adopt(settings, target, [topic], LeaderlessPartitions())
     mirrors = [start_mirror(topic, reverse=reverse, **IDENTITY, **KEEP) for reverse in (False, True)]
     for one, other in (("target", alias), (alias, "target")):
         # There may be topics of other tests beside this one.
