@@ -162,6 +162,11 @@ class IndexFile:
 
     # -- entries -----------------------------------------------------------------------------------------------------
 
+    def extend(self, entries: bytes | bytearray) -> None:
+        """Add packed entries, which `trim` writes."""
+        written, pending = self._tail
+        self._tail = (written, pending + entries)
+
     def _spill(self) -> None:
         """Write a full block, or keep it in memory if the disk is full; the next flush reports that."""
         with suppress(OSError):

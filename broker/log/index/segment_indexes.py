@@ -10,6 +10,7 @@ from broker.log.index.index_file import CorruptIndexError, IndexFile
 from broker.log.index.offset_index import OffsetIndex
 from broker.log.index.time_index import TimeIndex
 from broker.log.resources import LogResources
+from broker.log.segment.index_scan import IndexScan
 from broker.log.segment.segment_files import SegmentFiles
 from broker.system import page_cache
 from kafkalog.storage import names
@@ -22,9 +23,10 @@ class SegmentIndexes:
         offset: the offset index, or None while it is not loaded.
         time: the time index, or None while it is not loaded.
         builds: how often both were begun anew.
+        scan: a scan of the log that a worker makes, so that both can be built anew; None if there is none.
     """
 
-    __slots__ = ("_files", "_resources", "builds", "offset", "time")
+    __slots__ = ("_files", "_resources", "builds", "offset", "scan", "time")
 
     def __init__(self, files: SegmentFiles, resources: LogResources) -> None:
         self._files = files
@@ -32,6 +34,7 @@ class SegmentIndexes:
         self.offset: OffsetIndex | None = None
         self.time: TimeIndex | None = None
         self.builds = 0
+        self.scan: IndexScan | None = None
 
     def load_offset(self, max_bytes: int, log_size: int) -> OffsetIndex:
         """Load the offset index of a `.log` file of `log_size` bytes.

@@ -1,7 +1,8 @@
 """Reads that a worker must do before the event loop can search a segment without waiting for the disk.
 
 Each function returns one step without waiting for the disk: first an index file, then the part of the log to which the
-index leads. Let a worker do the step, and call the function again until it returns None.
+index leads. Let a worker do the step, and call the function again until it returns None. If an index is missing or
+damaged, or does not fit the log, a step walks over the whole log, and the next call writes both indexes anew.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from broker.log.index.index_file import CorruptIndexError
 from broker.log.segment.batch_scan import find_batch
+from broker.log.segment.index_scan import misfit
 from broker.log.segment.segment import Segment
 from broker.system import page_cache
 from kafkalog.records.errors import CorruptRecordError
@@ -31,9 +34,8 @@ def missing(segment: Segment, offset: int, max_bytes: int) -> Step | None:
     """
     if segment.positions.remembers(offset):
         return None
-    path = segment.indexes.on_disk(names.INDEX)
-    if path is not None:
-        return partial(page_cache.read_in_file, path)
+    if (step := _missing_of_indexes(segment, names.INDEX)) is not None:
+        return step
     start = at = segment.offset_index.lookup(offset)[1]
     file = segment.file
 
@@ -50,10 +52,14 @@ def missing(segment: Segment, offset: int, max_bytes: int) -> Step | None:
         # Keep the file itself: its descriptor may belong to another file by then.
         return lambda: page_cache.read_in(file.fd, at, length)
     except CorruptRecordError:
-        # The index may be wrong; the read itself finds that out.
-        return None
-    if found is not None and segment.fits(offset, start, found):
-        segment.positions.note_found(offset, found[1])
+        is_wrong = start > 0
+    else:
+        is_wrong = not segment.fits(offset, start, found)
+        if found is not None and not is_wrong:
+            segment.positions.note_found(offset, found[1])
+    if is_wrong and not segment.rebuilt and not segment.writable:
+        return _scan(segment, misfit(segment.path(names.INDEX), offset, start))
+    # The read itself reports a damaged log, and builds a wrong index of the active segment anew.
     return None
 
 
@@ -63,9 +69,8 @@ def missing_for_time(segment: Segment, timestamp: int, start_offset: int) -> Ste
     Raises:
         CorruptIndexError, RecordsError, OSError: as the search would.
     """
-    path = segment.indexes.on_disk(names.TIME_INDEX, names.INDEX)
-    if path is not None:
-        return partial(page_cache.read_in_file, path)
+    if (step := _missing_of_indexes(segment, names.TIME_INDEX, names.INDEX)) is not None:
+        return step
     offset = max(segment.time_index.lookup(timestamp)[1], start_offset)
     position = segment.offset_index.lookup(offset)[1]
     file = segment.file
@@ -73,3 +78,47 @@ def missing_for_time(segment: Segment, timestamp: int, start_offset: int) -> Ste
     if page_cache.resident(file.fd, position, length):
         return None
     return lambda: page_cache.read_in(file.fd, position, length)
+
+
+def lacks_index(segment: Segment) -> bool:
+    """Return whether the offset index must be built anew from the log before a search."""
+    try:
+        _load(segment, names.INDEX)
+    except (CorruptIndexError, FileNotFoundError):
+        return True
+    return False
+
+
+def _missing_of_indexes(segment: Segment, *kinds: str) -> Step | None:
+    """Return the next step before these indexes (`names.INDEX`, `TIME_INDEX`) can be searched; None if they can."""
+    indexes = segment.indexes
+    scan, indexes.scan = indexes.scan, None
+    # An append or a truncation may have come in between; it has loaded the indexes, and built them anew if it had to.
+    if scan is not None and (scan.builds, scan.size) == (indexes.builds, segment.size) and not segment.writable:
+        if not scan.done:
+            indexes.scan = scan
+            return scan.run
+        segment.rebuild_indexes(scan)
+    path = indexes.on_disk(*kinds)
+    if path is not None:
+        return partial(page_cache.read_in_file, path)
+    try:
+        _load(segment, *kinds)
+    except (CorruptIndexError, FileNotFoundError) as error:
+        return _scan(segment, error)
+    return None
+
+
+def _load(segment: Segment, *kinds: str) -> None:
+    """Load these indexes unless they are loaded. Raises as `SegmentIndexes.load_offset` and `load_time` do."""
+    indexes, max_bytes = segment.indexes, segment.config.segment_index_bytes
+    if names.INDEX in kinds and indexes.offset is None:
+        indexes.load_offset(max_bytes, segment.size)
+    if names.TIME_INDEX in kinds and indexes.time is None:
+        indexes.load_time(max_bytes)
+
+
+def _scan(segment: Segment, reason: object) -> Step:
+    """Return the step that scans the log, so that `_missing_of_indexes` can build both indexes anew."""
+    scan = segment.indexes.scan = segment.scan_log(reason)
+    return scan.run

@@ -135,6 +135,9 @@ class LogReader:
             segment = segments[i]
             if segment.base_offset >= max_offset or (slices and size >= max_bytes):
                 break
+            if slices and cold_reads.lacks_index(segment):
+                # The next read begins there, and `missing` has a worker scan the log for it.
+                break
             following = bases[i + 1] if i + 1 < len(bases) else self._offsets.end
             limit = segment.size if max_offset >= following else segment.limit_for(max_offset)
             start = max(offset, segment.base_offset)

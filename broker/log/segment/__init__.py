@@ -1,6 +1,7 @@
 """The segments of a log: `.log` files of record batches, each with its indexes.
 
 - `segment`          one segment: append, find, read, truncate, flush
+- `index_scan`       collects the entries of both indexes from the log, to build them anew
 - `segment_cut`      where a truncation cuts a segment
 - `segment_list`     the segments of one log, and which of them holds an offset
 - `segment_files`    the names of a segment's files, and its open `.log` file

@@ -26,6 +26,7 @@ from broker.log.resources import LogResources
 from broker.log.segment.batch_positions import BatchPositions
 from broker.log.segment.batch_scan import batch_size, find_batch, headers, last_end, may_be_found
 from broker.log.segment.file_slices import FileSlice, SegmentFile
+from broker.log.segment.index_scan import IndexScan, misfit
 from broker.log.segment.segment_files import SegmentFiles, SegmentWriteError
 from kafkalog.records.errors import CorruptRecordError
 from kafkalog.storage import names
@@ -53,12 +54,13 @@ class Segment:
         aborted: the aborted transactions whose markers the segment holds.
         indexes: the offset index and the time index, as far as they are loaded.
         positions: positions of the newest batches.
+        rebuilt: whether both indexes were built anew from the log. If they do not fit it even so, the log is damaged.
         writable: whether both indexes are in memory and have room for what is appended.
     """
 
     __slots__ = (
-        "_distrusted", "_files", "_resources", "_roll_timestamp", "aborted", "base_offset", "bytes_since_index",
-        "config", "created_ms", "indexes", "jitter_ms", "max_timestamp", "max_timestamp_offset", "positions", "size",
+        "_files", "_resources", "_roll_timestamp", "aborted", "base_offset", "bytes_since_index", "config",
+        "created_ms", "indexes", "jitter_ms", "max_timestamp", "max_timestamp_offset", "positions", "rebuilt", "size",
         "writable",
     )  # fmt: skip
 
@@ -90,8 +92,7 @@ class Segment:
         self.max_timestamp_offset = base_offset
         self._roll_timestamp: int | None = None
         self.positions = BatchPositions()
-        self._distrusted = False
-        """True if the index was found not to fit the log, and was built anew."""
+        self.rebuilt = False
 
     @classmethod
     def create(
@@ -207,33 +208,45 @@ class Segment:
     @property
     def offset_index(self) -> OffsetIndex:
         """The offset index; both indexes are rebuilt from the log if its file is missing or damaged."""
-        index = self.indexes.offset
-        if index is None:
-            try:
-                return self.indexes.load_offset(self.config.segment_index_bytes, self.size)
-            except (CorruptIndexError, FileNotFoundError) as error:
-                logger.warning("Rebuilding the indexes of %s: %s", self.path(names.LOG), error)
-                return self.rebuild_indexes()[0]
-        return index
+        if (index := self.indexes.offset) is not None:
+            return index
+        try:
+            return self.indexes.load_offset(self.config.segment_index_bytes, self.size)
+        except (CorruptIndexError, FileNotFoundError) as error:
+            return self.rebuild_indexes(self.scan_log(error))[0]
 
     @property
     def time_index(self) -> TimeIndex:
         """The time index; both indexes are rebuilt from the log if its file is missing or damaged."""
-        index = self.indexes.time
-        if index is None:
-            try:
-                return self.indexes.load_time(self.config.segment_index_bytes)
-            except (CorruptIndexError, FileNotFoundError) as error:
-                logger.warning("Rebuilding the indexes of %s: %s", self.path(names.LOG), error)
-                return self.rebuild_indexes()[1]
-        return index
+        if (index := self.indexes.time) is not None:
+            return index
+        try:
+            return self.indexes.load_time(self.config.segment_index_bytes)
+        except (CorruptIndexError, FileNotFoundError) as error:
+            return self.rebuild_indexes(self.scan_log(error))[1]
 
-    def rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Write both indexes anew from the batch headers of the log, and trim them."""
+    def scan_log(self, reason: object = None) -> IndexScan:
+        """Return a scan of the log for `rebuild_indexes`; log the reason, if there is one."""
+        if reason is not None:
+            logger.warning("Rebuilding the indexes of %s: %s", self.path(names.LOG), reason)
+        return IndexScan(self.file, self.base_offset, self.size, self.config.index_interval_bytes, self.indexes.builds)
+
+    def rebuild_indexes(self, scan: IndexScan) -> tuple[OffsetIndex, TimeIndex]:
+        """Write both indexes anew from a scan of the log, which is run if it was not, and trim them.
+
+        Raises:
+            CorruptIndexError, RecordsError: the log is damaged; the entries up to there are in memory.
+            OSError: the disk failed.
+        """
+        scan.run()
         index, time_index = self.reset_indexes()
-        file = self.file
-        for position, header in headers(file.fd, 0, self.size):
-            self.note_batch(position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
+        self.rebuilt = True
+        index.extend(scan.offsets)
+        time_index.extend(scan.times)
+        self.max_timestamp, self.max_timestamp_offset = scan.largest
+        self.bytes_since_index, self._roll_timestamp = scan.since_entry, scan.first
+        if scan.error is not None:
+            raise scan.error
         self.finish()
         return index, time_index
 
@@ -241,8 +254,7 @@ class Segment:
         """Empty both indexes; the caller then notes each batch of the log and calls `finish`."""
         indexes = self.indexes.create(self.config.segment_index_bytes)
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
-        self.bytes_since_index = 0
-        self._roll_timestamp = None
+        self.bytes_since_index, self._roll_timestamp = 0, None
         self.positions.clear()
         self.writable = True
         return indexes
@@ -262,9 +274,7 @@ class Segment:
 
     def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int, batches: int = 1) -> bool:
         """Return whether batches of `size` bytes in all, ending at `last_offset`, do not all fit this segment."""
-        if self.size + size > self.config.segment_bytes:
-            return True
-        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+        if self.size + size > self.config.segment_bytes or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
         if self.size == 0:
             return False
@@ -279,8 +289,7 @@ class Segment:
 
     def _waited(self, now_ms: int, max_timestamp: int) -> int:
         """Return the segment's age in ms by the records' timestamps, or by the clock if they have none."""
-        first = self.first_timestamp()
-        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        return max_timestamp - first if (first := self.first_timestamp()) >= 0 else now_ms - self.created_ms
 
     def first_timestamp(self) -> int:
         """Return the largest timestamp of the first batch, or -1 when there is none."""
@@ -309,14 +318,12 @@ class Segment:
         """Write whole batches at the end; the caller notes each. Raises as `append` does."""
         if not self.writable:
             self.activate()
-        file = self._files.log
-        fd = file.fd
-        position = self.size
+        file, position, ops = self._files.log, self.size, self._resources.ops
         try:
-            write_all(self._resources.ops, fd, data, position)
+            write_all(ops, file.fd, data, position)
         except OSError:
             try:
-                self._resources.ops.ftruncate(fd, position)
+                ops.ftruncate(file.fd, position)
             except OSError as error:
                 raise SegmentWriteError(error.errno, f"cannot cut {self.path(names.LOG)} back to {position}") from error
             raise
@@ -344,8 +351,7 @@ class Segment:
         Raises:
             CorruptRecordError: the log does not read as batches.
         """
-        position = self.positions.get(offset)
-        return self._search(offset) if position is None else position
+        return self._search(offset) if (position := self.positions.get(offset)) is None else position
 
     def _search(self, offset: int) -> int | None:
         """Search the index and the log; rebuild an index that does not fit the log, but only once."""
@@ -356,15 +362,10 @@ class Segment:
             if self.fits(offset, start, found):
                 return found[1] if found else None
         except CorruptRecordError:
-            if start == 0 or self._distrusted:
+            if start == 0 or self.rebuilt:
                 raise
-        if not self._distrusted:
-            self._distrusted = True
-            logger.warning(
-                "The offset index %s leads to position %d for offset %d, where the log has no such batch; the indexes "
-                "are built anew from the log", self.path(names.INDEX), start, offset,
-            )  # fmt: skip
-            self.rebuild_indexes()
+        if not self.rebuilt:
+            self.rebuild_indexes(self.scan_log(misfit(self.path(names.INDEX), offset, start)))
             start = self.offset_index.lookup(offset)[1]
             found = find_batch(file.fd, start, self.size, offset)
         return found[1] if found else None
@@ -376,8 +377,7 @@ class Segment:
 
     def limit_for(self, offset: int) -> int:
         """Return the position before which every batch lies before `offset`."""
-        limit = self.positions.limit(offset)
-        if limit is not None:
+        if (limit := self.positions.limit(offset)) is not None:
             return limit
         position = self.position_of(offset)
         if position is None:

@@ -105,7 +105,8 @@ class Repairer:
             os.rename(action.path, os.path.join(backup, os.path.basename(action.path)))
         elif isinstance(action, RebuildIndexes):
             self._keep(action.path, (names.INDEX, names.TIME_INDEX), backup)
-            _segments(action.path, upto=action.base)[-1].rebuild_indexes()
+            segment = _segments(action.path, upto=action.base)[-1]
+            segment.rebuild_indexes(segment.scan_log())
         elif isinstance(action, RebuildTransactions):
             self._keep(action.path, (names.TXN_INDEX,), backup)
             segments = _segments(action.path, upto=action.base)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,11 @@ import pytest
 from broker.log.append.validation import Origin
 from broker.log.log import Log
 from broker.log.log_config import LogConfig
+from broker.log.segment import index_scan
+from broker.log.segment import segment as segment_module
+from broker.log.segment.batch_scan import headers
 from kafkalog.protocol.errors import InconsistentTopicIdError, OutOfOrderSequenceNumberError
+from kafkalog.records.batch import BatchHeader, iter_headers
 from kafkalog.storage import names
 from tests.broker.log.by_time import found_by_time
 from tests.broker.log.support import NOW, FaultyOps, batch, marker, open_log, stored
@@ -180,6 +188,59 @@ def test_a_damaged_index_is_rebuilt(tmp_path: Path, kind: str, damage: str) -> N
     again = open_log(tmp_path, CONFIG, clean=True)
     look_ups_agree(again)
     assert again.append_batch(batch(), leader_epoch=0, now_ms=NOW).first_offset == 30
+
+
+@pytest.mark.parametrize("damage", ["missing", "zeros", "misfit"])
+def test_a_worker_walks_over_a_segment_whose_index_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    log = filled(tmp_path)
+    log.close()
+    expected = [(segment.offset_index.items(), segment.time_index.items()) for segment in log.segments]
+    for number in (0, 1, 2):
+        for kind in (names.INDEX, names.TIME_INDEX):
+            path = segment_file(log, number, kind)
+            if damage == "missing":
+                path.unlink()
+            elif damage == "zeros":
+                path.write_bytes(bytes(path.stat().st_size))
+            elif kind == names.INDEX:
+                path.write_bytes(path.read_bytes()[:-8] + b"\0\0\0\1\x7f\0\0\0")
+    walks: list[int] = []
+
+    def watched(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        walks.append(threading.get_ident())
+        return headers(fd, position, end)
+
+    for module in (index_scan, segment_module):
+        monkeypatch.setattr(module, "headers", watched)
+    again = open_log(tmp_path, CONFIG, clean=True)
+    walks.clear()
+    with ThreadPoolExecutor(1) as worker:
+
+        def with_worker(look: Callable[[], Callable[[], None] | None]) -> None:
+            for _ in range(8):
+                if (step := look()) is None:
+                    return
+                worker.submit(step).result()
+            pytest.fail("there is always one more step")
+
+        bases = [segment.base_offset for segment in again.segments]
+        offset = bases[1] - 1
+        while offset < bases[3]:
+            with_worker(partial(again.missing, offset, 1 << 20))
+            result = again.read(offset, 1 << 20)
+            rows = list(iter_headers(result.read()))
+            assert rows[0][1].base_offset == offset
+            offset = rows[-1][1].next_offset
+        with_worker(partial(again.missing_for_time, NOW + 1))
+        assert next(look for look in again.time_search(NOW + 1)).find() is not None
+    assert len(walks) == 3
+    assert threading.get_ident() not in walks
+    for segment, (offsets_of, times_of) in zip(again.segments[:3], expected, strict=False):
+        assert segment.offset_index.items() == offsets_of
+        assert segment.time_index.items() == times_of
+    look_ups_agree(again)
 
 
 @pytest.mark.parametrize(("kind", "size"), [(names.INDEX, 8), (names.TIME_INDEX, 12)])
