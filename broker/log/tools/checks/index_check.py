@@ -71,10 +71,20 @@ class _IndexCheck:
 
 
 class OffsetIndexCheck(_IndexCheck):
-    """Check that each entry is a batch's position and last offset, and that both grow."""
+    """Check that each entry is a batch's position and the last offset of it or of a later batch, and that both grow.
+
+    A leader writes both of one batch. A follower of Apache Kafka appends all batches of a fetch at once: its entry is
+    the position of the first one and the last offset of the last one.
+    """
 
     entry = OFFSET_ROW
     what = "position"
+
+    def __init__(self, path: str, base: int, *, may_have_zeros: bool) -> None:
+        super().__init__(path, base, may_have_zeros=may_have_zeros)
+        self._following = np.append(self.values[1:], np.iinfo(np.int64).max)
+        self._begins = np.zeros(len(self.rows), bool)
+        self._ends = np.zeros(len(self.rows), bool)
 
     @property
     def positions(self) -> list[int]:
@@ -89,7 +99,13 @@ class OffsetIndexCheck(_IndexCheck):
         at = np.searchsorted(positions, self.values)
         inside = at < len(positions)
         at[~inside] = 0
-        self._matched |= inside & (positions[at] == self.values) & (last_offsets[at] == self.offsets)
+        self._begins |= inside & (positions[at] == self.values)
+        at = np.searchsorted(last_offsets, self.offsets)
+        inside = at < len(last_offsets)
+        at[~inside] = 0
+        end = positions[at]
+        self._ends |= inside & (last_offsets[at] == self.offsets) & (end >= self.values) & (end < self._following)
+        self._matched = self._begins & self._ends
 
     def findings(self, report: Any) -> Iterator[Finding]:
         """Yield the findings after all batches were read."""
@@ -97,7 +113,9 @@ class OffsetIndexCheck(_IndexCheck):
         backwards = np.flatnonzero((np.diff(self.offsets) <= 0) | (np.diff(self.values) <= 0)) + 1
         for row in backwards[:SHOWN].tolist():
             yield Finding(self.path, "the entry does not follow the one before", Remedy.REBUILD_INDEX, position=row * 8)
-        yield from self._wrong(report.damages, "no batch at position {1} of the log ends with offset {0}")
+        yield from self._wrong(
+            report.damages, "no batch at position {1} of the log, or from there to the next entry, ends with offset {0}"
+        )
 
 
 class TimeIndexCheck(_IndexCheck):

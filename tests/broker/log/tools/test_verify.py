@@ -16,6 +16,7 @@ from broker.log.tools.checks import segment_check
 from broker.log.tools.checks.findings import Level, Remedy
 from broker.log.tools.repair_plan import Choice
 from kafkalog.storage import names
+from kafkalog.storage.index_entries import OFFSET_ENTRY
 from tests.broker.log.tools.damaged import BATCHES, SEGMENTS, check, errors, flip, logs, positions
 from tests.broker.log.tools.test_repair import mend, values
 
@@ -145,6 +146,23 @@ def test_an_index_that_is_not_the_logs_is_found_and_built_anew(log: Path, suffix
     same = [name for name in before if suffix == ".txnindex" or Path(name).suffix not in (".index", ".timeindex")]
     assert {name for name in same if (log / name).read_bytes() != before[name]} == set()
     assert (backup / path.name).read_bytes() == damaged != before[path.name]
+
+
+def test_an_index_of_a_follower_of_apache_kafka(log: Path) -> None:
+    """It appends all batches of a fetch at once: the first one's position stands beside the last one's offset."""
+    path = logs(log)[0]
+    batches = positions(path)
+    following = [offset for _, _, offset in batches[1:]]
+    entries = [(following[i + 2] - 1, batches[i][0]) for i in range(3, len(following) - 2, 3)]
+    index = path.with_suffix(".index")
+    index.write_bytes(b"".join(OFFSET_ENTRY.pack(*entry) for entry in entries))
+    assert len(entries) > 2
+    assert list(check(log).all_findings) == []
+    # A batch does end with this offset, but it begins where the next entry points.
+    entries[0] = (following[6] - 1, entries[0][1])
+    assert entries[1][1] == batches[6][0]
+    index.write_bytes(b"".join(OFFSET_ENTRY.pack(*entry) for entry in entries))
+    assert errors(log) == [(index.name, Remedy.REBUILD_INDEX)]
 
 
 def test_a_missing_or_a_cut_index(log: Path) -> None:
