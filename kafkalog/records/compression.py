@@ -32,10 +32,11 @@ zstd, lz4 frames with checksums or sizes, and whatever is damaged or larger than
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from enum import IntEnum
 from mmap import mmap
 from struct import Struct
+from typing import NamedTuple
 
 import cramjam
 import lz4.frame
@@ -92,9 +93,9 @@ class Codec(IntEnum):
 
 _SIMPLE_RATIOS: dict[int, int] = {
     Codec.GZIP: GZIP_LIKELY_RATIO,
-    Codec.SNAPPY: SNAPPY_MAX_RATIO,
     Codec.LZ4: LZ4_MAX_RATIO,
 }
+"""Not snappy's: a walk of what a producer writes takes 3 µs, and empty blocks take longer than what they expand to."""
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
@@ -119,24 +120,42 @@ def decompress(codec: int, data: Buffer, max_size: int = DEFAULT_MAX_SIZE) -> Bu
     return decompressor(data, max_size)
 
 
-def most_expanded(codec: int, data: Buffer, room: int) -> int:
-    """Return about how many bytes may come out of `data` by what its headers state, or `room` if that is enough.
+class Estimate(NamedTuple):
+    """Estimate of what compressed data expand to, by the headers that were looked at."""
 
-    The result is 0 for damaged data, which are refused at once. gzip states no size that could be trusted: the estimate
-    is `GZIP_LIKELY_RATIO` times the compressed size.
+    size: int
+    """About how many bytes may come out."""
+    blocks: int
+    """Number of headers of blocks that were looked at."""
+
+
+def most_expanded(codec: int, data: Buffer, room: int, most_blocks: int) -> Estimate:
+    """Estimate how many bytes may come out of `data` by what its headers state.
+
+    The walk ends after the first block with which the size exceeds `room` or the blocks exceed `most_blocks`: `data`
+    may consist of headers alone, millions of them. The estimate then exceeds the bound, too.
+
+    There is no walk where the ratio of the codec tells that `room` is enough, and it ends where `data` are damaged,
+    which are refused at once. gzip states no size that could be trusted: the estimate is `GZIP_LIKELY_RATIO` times the
+    compressed size.
     """
     view = memoryview(data)
     ratio = _SIMPLE_RATIOS.get(codec)
     if ratio is not None and (len(view) * ratio <= room or codec == Codec.GZIP):
-        return len(view) * ratio
+        return Estimate(len(view) * ratio, 0)
+    bounds = _BOUNDS.get(codec)
+    if bounds is None:
+        return Estimate(len(view), 0)
+    size = blocks = 0
     try:
-        if codec == Codec.SNAPPY:
-            return sum(map(_snappy_size, _snappy_blocks(view)))
-        if codec == Codec.LZ4:
-            return _lz4_bound(view)
-        return _zstd_bound(view) if codec == Codec.ZSTD else len(view)
+        for bound in bounds(view):
+            size += bound
+            blocks += 1
+            if size > room or blocks > most_blocks:
+                break
     except CorruptRecordError:
-        return 0
+        return Estimate(0, blocks)
+    return Estimate(size, blocks)
 
 
 Reserve = Callable[[int], memoryview]
@@ -247,16 +266,16 @@ def _snappy_size(block: memoryview) -> int:
     return size
 
 
-def _snappy_blocks(view: memoryview) -> list[memoryview]:
+def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
     """Yield the raw blocks of `view`."""
     if view[:8] != XERIAL_MAGIC:
-        return [view]
+        yield view
+        return
     size = len(view)
     if size < len(XERIAL_HEADER):
         raise CorruptRecordError("truncated snappy header")
     if _UINT32_BIG.unpack_from(view, 12)[0] > 1:
         raise CorruptRecordError("snappy framing of an unknown version")
-    blocks = []
     position = len(XERIAL_HEADER)
     while position < size:
         begin = position + 4
@@ -265,8 +284,12 @@ def _snappy_blocks(view: memoryview) -> list[memoryview]:
         position = begin + _UINT32_BIG.unpack_from(view, position)[0]
         if position > size:
             raise CorruptRecordError("truncated snappy block")
-        blocks.append(view[begin:position])
-    return blocks
+        yield view[begin:position]
+
+
+def _snappy_bounds(view: memoryview) -> Iterator[int]:
+    """Yield for each block the bytes that come out of it."""
+    return map(_snappy_size, _snappy_blocks(view))
 
 
 def _decompress_snappy_block(block: memoryview, room: memoryview) -> int:
@@ -281,15 +304,17 @@ def _decompress_snappy_block(block: memoryview, room: memoryview) -> int:
 
 
 def _decompress_snappy_into(data: Buffer, reserve: Reserve, max_size: int) -> int:
-    blocks = _snappy_blocks(memoryview(data))
-    sizes = [_snappy_size(block) for block in blocks]
-    total = sum(sizes)
-    if total > max_size:
-        raise _too_large("snappy", max_size)
+    # The blocks are walked twice and not kept: there may be one for each few bytes of `data`.
+    view = memoryview(data)
+    total = 0
+    for size in _snappy_bounds(view):
+        total += size
+        if total > max_size:
+            raise _too_large("snappy", max_size)
     room = reserve(total)
     at = 0
-    for block, size in zip(blocks, sizes, strict=True):
-        at += _decompress_snappy_block(block, room[at : at + size])
+    for block in _snappy_blocks(view):
+        at += _decompress_snappy_block(block, room[at : at + _snappy_size(block)])
     return at
 
 
@@ -311,8 +336,8 @@ def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
     return frame
 
 
-def _lz4_blocks(view: memoryview) -> tuple[int, list[int]]:
-    """Return the size of the largest block of the frame in `view`, and the positions of its blocks.
+def _lz4_bounds(view: memoryview) -> Iterator[int]:
+    """Yield for each block of the frame in `view` the most bytes that it can expand to, by its header.
 
     The frame must end where `view` ends.
     """
@@ -325,29 +350,23 @@ def _lz4_blocks(view: memoryview) -> tuple[int, list[int]]:
         raise CorruptRecordError("lz4 frame of an unknown version or block size")
     if flags & 1:
         raise CorruptRecordError("lz4 frame with a dictionary")
+    block_max = 1 << (8 + 2 * block_id)
     checksum = 4 if flags & 0x10 else 0
     position = 7 + (8 if flags & 8 else 0)
-    blocks: list[int] = []
     while position + 4 <= size:
-        (length,) = _UINT32_LITTLE.unpack_from(view, position)
-        if length == 0:
+        (header,) = _UINT32_LITTLE.unpack_from(view, position)
+        if header == 0:
             if position + (8 if flags & 4 else 4) != size:
                 break
-            return 1 << (8 + 2 * block_id), blocks
-        blocks.append(position)
-        position += 4 + (length & _LZ4_LENGTH) + checksum
+            return
+        length = header & _LZ4_LENGTH
+        yield min(block_max, length if header >> 31 else length * LZ4_MAX_RATIO)
+        position += 4 + length + checksum
     raise CorruptRecordError("truncated lz4 frame, or bytes after it")
 
 
-def _lz4_bound(view: memoryview) -> int:
-    """Return the most bytes that the frame can expand to, by its block headers."""
-    block_max, blocks = _lz4_blocks(view)
-    lengths = (_UINT32_LITTLE.unpack_from(view, block)[0] for block in blocks)
-    return sum(min(block_max, length & _LZ4_LENGTH if length >> 31 else length * LZ4_MAX_RATIO) for length in lengths)
-
-
 def _decompress_lz4(data: Buffer, max_size: int) -> Buffer:
-    bound = _lz4_bound(memoryview(data))
+    bound = sum(_lz4_bounds(memoryview(data)))
     frame = lz4.frame.LZ4FrameDecompressor()
     try:
         # The binding allocates all of max_length at once, hence the bound from the block headers.
@@ -368,8 +387,11 @@ def _compress_zstd(data: Buffer, level: int | None) -> Buffer:
     return memoryview(cramjam.zstd.compress(data, 3 if level is None else level))
 
 
-def _zstd_frame(view: memoryview, position: int) -> tuple[int, int]:
-    """Return the most bytes that the frame at `position` regenerates, and its end (RFC 8878, section 3.1.1)."""
+def _zstd_frame(view: memoryview, position: int) -> Generator[int, None, int]:
+    """Yield for each header the most bytes that the frame at `position` regenerates (RFC 8878, section 3.1.1).
+
+    That is 0 for the headers of blocks, and what the whole frame regenerates at its end. Return that end.
+    """
     end = len(view)
     if end - position < 6:
         raise CorruptRecordError("truncated zstd frame")
@@ -378,7 +400,8 @@ def _zstd_frame(view: memoryview, position: int) -> tuple[int, int]:
         after = position + 8 + int.from_bytes(view[position + 4 : position + 8], "little")
         if after > end:
             raise CorruptRecordError("truncated zstd frame")
-        return 0, after
+        yield 0
+        return after
     if magic != ZSTD_MAGIC:
         raise CorruptRecordError("not a zstd frame")
     descriptor = view[position + 4]
@@ -404,6 +427,7 @@ def _zstd_frame(view: memoryview, position: int) -> tuple[int, int]:
         # Raw and repeated blocks state their size; a compressed one has at most a block's maximum.
         bound += block_max if kind == 2 else size
         position += 3 + (1 if kind == 1 else size)
+        yield 0
     position += 4 if descriptor & 4 else 0
     if position > end:
         raise CorruptRecordError("truncated zstd frame")
@@ -412,20 +436,19 @@ def _zstd_frame(view: memoryview, position: int) -> tuple[int, int]:
         if stated > bound:
             raise CorruptRecordError("zstd frame states a size that it cannot expand to")
         bound = stated
-    return bound, position
+    yield bound
+    return position
 
 
-def _zstd_bound(view: memoryview) -> int:
-    """Return the most bytes that the frames in `view` regenerate."""
-    bound = position = 0
+def _zstd_bounds(view: memoryview) -> Iterator[int]:
+    """Yield for each header the most bytes that the frames in `view` regenerate."""
+    position = 0
     while position < len(view) or not position:
-        frame_bound, position = _zstd_frame(view, position)
-        bound += frame_bound
-    return bound
+        position = yield from _zstd_frame(view, position)
 
 
 def _decompress_zstd_into(data: Buffer, reserve: Reserve, max_size: int) -> int:
-    bound = _zstd_bound(memoryview(data))
+    bound = sum(_zstd_bounds(memoryview(data)))
     try:
         return int(cramjam.zstd.decompress_into(data, reserve(min(bound, max_size))))
     except cramjam.DecompressionError as error:
@@ -452,3 +475,9 @@ _DECOMPRESSORS: dict[int, Callable[[Buffer, int], Buffer]] = {
     Codec.LZ4: _decompress_lz4,
     Codec.ZSTD: _decompress_zstd,
 }
+_BOUNDS: dict[int, Callable[[memoryview], Iterator[int]]] = {
+    Codec.SNAPPY: _snappy_bounds,
+    Codec.LZ4: _lz4_bounds,
+    Codec.ZSTD: _zstd_bounds,
+}
+"""For each block, and where a frame states it for each frame, the most bytes that come out; damage is an error."""

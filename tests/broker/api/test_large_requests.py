@@ -37,6 +37,7 @@ from kafkalog.protocol.messages.write_txn_markers import (
 )
 from kafkalog.protocol.primitives import uvarint
 from kafkalog.protocol.schema import Request as ProtocolRequest
+from kafkalog.records.batch import pack_header, read_header
 from kafkalog.records.compression import Codec
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch, create_topic, end_offset, exchange, receive_frame
@@ -286,6 +287,17 @@ def test_nobody_waits_for_batches_that_expand_far(broker: KafkalogBroker) -> Non
         )
         assert produced(broker, request, 9) == [(ErrorCode.NONE, 0)] * count
         assert [end_offset(sock, name, index) for index in range(count)] == [1] * count
+
+
+def test_nobody_waits_for_many_empty_blocks(broker: KafkalogBroker) -> None:
+    """Nothing comes out of them, but each has a header: 330,000 in a batch of zstd."""
+    name, count = "empty-blocks", 4
+    blocks = b"\x28\xb5\x2f\xfd\x00\x50" + b"\0\0\0" * 330_000 + b"\1\0\0"
+    records = pack_header(read_header(batch([b"v"], codec=Codec.ZSTD)), blocks)
+    with broker.connect() as sock:
+        create_topic(sock, name, count)
+    data = [PartitionProduceData(index=index, records=records) for index in range(count)]
+    assert produced(broker, to_topic(name, data), 9) == [(ErrorCode.INVALID_RECORD, -1)] * count
 
 
 @pytest.mark.parametrize("version", [3, 9])

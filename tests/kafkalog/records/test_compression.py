@@ -7,6 +7,7 @@ import io
 import os
 import subprocess
 import sys
+import tracemalloc
 import zlib
 from collections.abc import Callable
 
@@ -28,6 +29,7 @@ from kafkalog.records.compression import (
     compress,
     decompress,
     decompress_into,
+    most_expanded,
 )
 from kafkalog.records.errors import (
     CorruptRecordError,
@@ -260,3 +262,46 @@ def test_a_leader_refuses_a_bomb(codec: Codec) -> None:
     assert len(batch) > CRC_AT
     with pytest.raises(RecordTooLargeError):
         check_batch(batch, max_decompressed=4 << 20)
+
+
+EMPTY_BLOCKS = {
+    Codec.SNAPPY: (XERIAL_HEADER, b"\0\0\0\1\0", b""),
+    Codec.LZ4: (b"\x04\x22\x4d\x18\x60\x40\x82", b"\0\0\0\x80", b"\0\0\0\0"),
+    Codec.ZSTD: (b"\x28\xb5\x2f\xfd\x00\x50", b"\0\0\0", b"\1\0\0"),
+}
+"""For each codec the start of a frame, a block of which nothing comes out, and the end of a frame."""
+
+
+def empty_blocks(codec: Codec, size: int) -> bytes:
+    """Return about `size` bytes of blocks of which nothing comes out."""
+    start, block, end = EMPTY_BLOCKS[codec]
+    return start + block * (size // len(block)) + end
+
+
+@pytest.mark.parametrize("codec", list(EMPTY_BLOCKS))
+def test_a_look_at_headers_ends_after_so_many(codec: Codec) -> None:
+    data = empty_blocks(codec, 1 << 20)
+    assert most_expanded(codec, data, 1 << 20, 500) == (0, 501)
+    whole = most_expanded(codec, data, 1 << 20, 1 << 20)
+    assert whole.size == 0
+    assert whole.blocks > 200_000
+    assert bytes(decompress(codec, data)) == b""
+
+
+@pytest.mark.parametrize("codec", list(EMPTY_BLOCKS))
+def test_a_look_at_headers_tells_what_may_come_out(codec: Codec) -> None:
+    data = bytes(compress(codec, os.urandom(300_000)))
+    assert 300_000 <= most_expanded(codec, data, 1 << 20, 4096).size < 500_000
+    assert most_expanded(codec, data, 100_000, 4096).size > 100_000
+    assert most_expanded(codec, data[:-1], 1 << 20, 4096).size == 0
+
+
+def test_snappy_blocks_are_not_kept() -> None:
+    """A view of a block takes far more memory than the block."""
+    data = empty_blocks(Codec.SNAPPY, 1 << 20)
+    tracemalloc.start()
+    try:
+        assert bytes(decompress(Codec.SNAPPY, data)) == b""
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
