@@ -261,7 +261,7 @@ class Produce:
                 check_version(self._version, view)
             config = partition.log.config
             if is_old(view, config):
-                if produce_legacy.takes_long(view):
+                if produce_legacy.takes_long(view) or not self._has_room(view.size * produce_legacy.BYTE_COST):
                     return DeferredAppend(topic, data.records, config, result)
                 self._append_old(partition, view, data.records, result)
             elif (
@@ -297,12 +297,18 @@ class Produce:
             expanded = most_expanded(view.codec, records[HEADER_SIZE:], self._room, self._room // BLOCK_COST)
             look = expanded.blocks * BLOCK_COST
             cost = max(cost, expanded.size, look)
+        if self._has_room(cost):
+            return False
+        # A request may have many batches that look like small ones for long.
+        self._room = max(0, self._room - look)
+        return True
+
+    def _has_room(self, cost: int) -> bool:
+        """Take as many bytes from what may still be checked in this turn, and return whether there were so many."""
         if cost > self._room:
-            # A request may have many batches that look like small ones for long.
-            self._room = max(0, self._room - look)
-            return True
+            return False
         self._room -= cost
-        return False
+        return True
 
     def _gunzipped(self, partition: Partition, config: LogConfig, records: memoryview) -> CheckedBatch | None:
         """Check a gzip batch; return None if more comes out of it than `_takes_long` has counted.

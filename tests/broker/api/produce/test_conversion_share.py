@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker.api.produce import produce_legacy
+from broker.api.produce.produce import CHECKED_ON_LOOP_BYTES
 from broker.log.append.legacy.message_sets import prepare_set
 from kafkalog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalog.records.batch import Record
@@ -58,3 +59,29 @@ def test_sets_that_are_converted_leave_workers_free(tmp_path: Path, monkeypatch:
             go_on.set()
 
     with_broker(tmp_path, work, {"background.threads": str(WORKERS)})
+
+
+def test_many_small_sets_are_left_to_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_loop: list[int] = []
+
+    def noted(records: memoryview, *args: Any) -> Any:
+        if threading.current_thread() is threading.main_thread():
+            on_loop.append(len(records))
+        return prepare_set(records, *args)
+
+    async def work(broker: InProcess) -> None:
+        partition = await broker.create_topic("t")
+        monkeypatch.setattr(produce_legacy, "prepare_set", noted)
+        data = encode_message_set([Record(at, -1, b"k", b"v") for at in range(200)], magic=0)
+        count = 3 * CHECKED_ON_LOOP_BYTES // produce_legacy.BYTE_COST // len(data)
+        sets = [PartitionProduceData(index=0, records=memoryview(data)) for _ in range(count)]
+        message = ProduceRequest(
+            acks=1, timeout_ms=10_000, topic_data=[TopicProduceData(name="t", partition_data=sets)]
+        )
+        wire = await broker.connect()
+        answer = await wire.exchange(message, 1)
+        assert {result.error_code for result in answer.responses[0].partition_responses} == {0}
+        assert partition.log.log_end_offset == 200 * count
+        assert 0 < sum(on_loop) * produce_legacy.BYTE_COST <= CHECKED_ON_LOOP_BYTES
+
+    with_broker(tmp_path, work)
