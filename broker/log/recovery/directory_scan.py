@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 INDEX_FILES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 
 
-def list_segments(directory: str, ops: FileOps) -> tuple[dict[int, int], list[int]]:
-    """Return `{base offset: size}` of the `.log` files and the offsets of the snapshots.
+def list_segments(directory: str, ops: FileOps) -> tuple[dict[int, int], list[int], set[int]]:
+    """Return `{base offset: size}` of the `.log` files, the offsets of the snapshots and of the transaction indexes.
 
     Files that a crash has left over are removed or renamed first.
 
@@ -51,7 +51,7 @@ def list_segments(directory: str, ops: FileOps) -> tuple[dict[int, int], list[in
         if offset not in bases:
             logger.warning("Removing the index file %s, whose log file is not there", path)
             ops.unlink(path)
-    return bases, snapshots
+    return bases, snapshots, {offset for offset, path in indexes if path.endswith(names.TXN_INDEX)}
 
 
 def _clear_leftovers(directory: str, ops: FileOps) -> None:

@@ -8,7 +8,8 @@ After an unclean stop every segment from the recovery point on is read whole (`s
 whole, its CRC must be right, and its offsets must follow those before it. Indexes and producer state are rebuilt on the
 way. A segment is cut at the first bad batch. A segment that does not begin at the offset where the one before it ended
 is removed together with all later ones. What remains is a valid prefix of the log. Segments before the recovery point
-were flushed with their indexes before the checkpoint was written, so their indexes are checked on first use only.
+were flushed with their indexes before the checkpoint was written, so their indexes are checked on first use only. Few
+segments have a transaction index. It is checked at once, as in Kafka, because a rebuild reads the log up to there.
 
 `directory_scan` deals with files that compactions and deletions left.
 """
@@ -27,7 +28,7 @@ from broker.log.producer_state.producer_state_manager import ProducerStateManage
 from broker.log.recovery.directory_scan import list_segments
 from broker.log.recovery.producer_recall import recall
 from broker.log.recovery.producer_replay import replay
-from broker.log.recovery.segment_recovery import give_back_reserved, recover_segment
+from broker.log.recovery.segment_recovery import give_back_reserved, mend_transaction_index, recover_segment
 from broker.log.resources import LogResources
 from broker.log.segment.segment import Segment
 from kafkalog.records.errors import RecordsError
@@ -68,12 +69,16 @@ def load(
         OSError: the directory or a file cannot be read or repaired.
     """
     ops = resources.ops
-    bases, snapshots = list_segments(directory, ops)
+    bases, snapshots, with_aborted = list_segments(directory, ops)
     segments = [Segment(directory, base, size, config, now_ms, resources) for base, size in sorted(bases.items())]
     epochs = LeaderEpochCache(os.path.join(directory, names.LEADER_EPOCH_CHECKPOINT), ops)
     producers = ProducerStateManager(directory, config.producer_id_expiration_ms, snapshots, ops)
     loader = _Loader(directory, config, segments, producers, epochs, now_ms, resources)
-    return loader.load(clean, log_start_offset, recovery_point)
+    loaded = loader.load(clean, log_start_offset, recovery_point)
+    for segment in loaded.segments:
+        if segment.base_offset in with_aborted:
+            mend_transaction_index(loaded.segments, segment, ops)
+    return loaded
 
 
 def load_new(

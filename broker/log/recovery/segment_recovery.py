@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from broker.log.files.file_ops import NO_SPACE, OS, FileOps
+from broker.log.index.index_file import CorruptIndexError
 from broker.log.leader_epoch_cache import LeaderEpochCache
 from broker.log.producer_state.producer_state_manager import ProducerStateManager
 from broker.log.recovery.producer_replay import note_producer, replay
@@ -113,6 +114,24 @@ def rebuild_transaction_index(segments: list[Segment], segment: Segment, ops: Fi
         batch = os.pread(file.fd, header.size, position) if header.is_control else b""
         note_producer(producers, header, memoryview(batch), segment)
     segment.aborted.index.sync()
+
+
+def mend_transaction_index(segments: list[Segment], segment: Segment, ops: FileOps = OS) -> None:
+    """Rebuild a segment's transaction index if it is damaged. If the log is damaged too, reads tell.
+
+    Raises:
+        OSError: a file cannot be read, or the index cannot be written.
+    """
+    try:
+        segment.aborted.index.items()
+    except CorruptIndexError as error:
+        logger.warning("Rebuilding the transaction index of %s: %s", segment, error)
+        try:
+            rebuild_transaction_index(segments, segment, ops)
+        except RecordsError as damage:
+            logger.warning("The transaction index of %s cannot be rebuilt: %s", segment, damage)
+        for each in segments:
+            each.close_idle()
 
 
 def _largest(segment: Segment) -> int:
