@@ -51,6 +51,7 @@ from kafkalog.mirror.keeping.topics import adopt, give_back
 from kafkalog.mirror.keeping.unreadable import UnreadableTopics
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.follower import TopicFollower
+from kafkalog.mirror.topics.refused import RefusedTopics
 from kafkalog.protocol.schema import ZERO_UUID
 from kafkalog.records.batch import NO_PRODUCER_ID
 
@@ -85,8 +86,8 @@ class Worker(Closing, RebalanceListener):
         self._left_out: frozenset[TopicPartition] = frozenset()
         """Assigned partitions that are not mirrored now: of topics that return, or that something is not known of."""
         self._unreadable = UnreadableTopics(settings.naming, self._target)
+        self._refused = RefusedTopics(self._follower)
         self._leaderless = LeaderlessPartitions()
-        self._beginnings = self._new_beginnings()
         self._unshown: dict[TopicPartition, int] = {}
         """Positions that are committed in the target, and not shown in the source yet."""
         # With kept offsets nothing waits for a commit.
@@ -113,6 +114,7 @@ class Worker(Closing, RebalanceListener):
             now = time.monotonic()
             self._unreadable.check(now)
             self._leaderless.check(now)
+            self._refused.check(now)
             patience = min(_POLL_S, max(self._commit_due(now) - now, 0.0))
             if now < resume_at:
                 self._wait(min(resume_at - now, patience))
@@ -286,35 +288,29 @@ class Worker(Closing, RebalanceListener):
         self._progress.topics_are(self._ids)
         self._left_out = frozenset()
         self._leaderless = LeaderlessPartitions()
-        self._beginnings = self._new_beginnings()
         late: dict[TopicPartition, int] = {}
         if self._settings.keeps_offsets:
             mine = self._leave_out_topics(partitions, returning := self._returning(partitions))
-            self._follower.make({tp.topic for tp in mine})
-            positions, runs = self._keep(mine := self._adopt(mine))
+            positions, runs = self._keep(mine := self._adopt(self._make(mine)))
             mine = self._leave_out(mine, self._leaderless.partitions)
         else:
+            beginnings = Beginnings(self._settings, self._progress, self._source.cluster, self._leaderless)
             positions, runs = self._translate(by_task(partitions, self._settings.tasks))
-            mine = self._leave_out_topics(partitions, returning := self._begin_new(partitions, positions))
+            mine = self._leave_out_topics(partitions, returning := self._begin_new(partitions, positions, beginnings))
             mine = self._leave_out(mine, self._leaderless.partitions)
             positions = {tp: at for tp, at in positions.items() if tp not in self._known.anew}
-            late = self._beginnings.late(
-                [tp for tp in mine if tp not in positions.keys() | self._known.anew], positions
-            )
+            late = beginnings.late([tp for tp in mine if tp not in positions.keys() | self._known.anew], positions)
             mine = self._leave_out(mine, self._leaderless.partitions)
             # A position with an epoch is compared with the log before it is read there (KIP-320).
             doubtful = self._known.same - self._known.epochs.keys()
             positions |= self._set_back({tp: positions[tp] for tp in mine if tp in positions and tp in doubtful})
-            self._follower.make({tp.topic for tp in mine})
+            mine = self._make(mine)
             self._joined_bytes = size_limits(self._settings, self._target, {tp.topic for tp in mine})
         say_left_out(self._settings, returning)
         self._progress.has_begun = True
         self._progress.assigned(mine, positions, runs)
         self._seek(mine, positions, late)
         logger.info("mirroring %d partitions in %d tasks", len(mine), len(self._tasks))
-
-    def _new_beginnings(self) -> Beginnings:
-        return Beginnings(self._settings, self._progress, self._source.cluster, self._leaderless)
 
     def _returning(self, partitions: Collection[TopicPartition]) -> set[str]:
         """Return the topics that the reverse mirror writes; none where names change, because they show the origin."""
@@ -324,6 +320,11 @@ class Worker(Closing, RebalanceListener):
         if not topics or not self._settings.naming.keeps_names:
             return set()
         return find_returning(self._settings, self._source).intersection(topics)
+
+    def _make(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Make partitions in the target; return those that it has."""
+        self._refused = RefusedTopics(self._follower, self._follower.make({tp.topic for tp in partitions}))
+        return self._leave_out(partitions, [tp for tp in partitions if self._refused.lacks(tp)])
 
     def _leave_out_topics(
         self, partitions: Collection[TopicPartition], topics: Collection[str]
@@ -363,7 +364,9 @@ class Worker(Closing, RebalanceListener):
             raise_both(self._settings, withdrawn)
         return returning - (contested - mirrored_topics(self._settings, reverse=True))
 
-    def _begin_new(self, partitions: Collection[TopicPartition], positions: dict[TopicPartition, int]) -> set[str]:
+    def _begin_new(
+        self, partitions: Collection[TopicPartition], positions: dict[TopicPartition, int], beginnings: Beginnings
+    ) -> set[str]:
         """Store where topics begin that keep their names; return those that the reverse mirror writes.
 
         The topics are created in the target after that. So of two mirrors that find a topic at the same time, at least
@@ -379,7 +382,7 @@ class Worker(Closing, RebalanceListener):
         new = [tp for tp in new if tp.topic not in returning]
         if not new:
             return returning
-        starts = self._beginnings.all(new, positions)
+        starts = beginnings.all(new, positions)
         self._store(starts)
         if both := self._returning(starts):
             self._store(dict.fromkeys(starts))
@@ -471,7 +474,7 @@ class Worker(Closing, RebalanceListener):
                 self._consumer.seek(tp, OffsetAndMetadata(positions[tp], self._known.epochs.get(tp, NO_EPOCH)))
         if early := [tp for tp in partitions if tp not in positions and tp not in late]:
             self._consumer.seek_to_beginning(*early)
-        for tp, end in late.items():
+        for tp, end in ((tp, late[tp]) for tp in partitions if tp in late):
             # The next process begins there, too, if this one dies before it has mirrored anything.
             self._tasks[task_of(tp, self._settings.tasks)].advance(tp, end)
             self._consumer.seek(tp, end)

@@ -1,6 +1,7 @@
 """The topics of a mirror.
 
 - `follower`   creates and alters the target's topics, so that they follow those of the source
+- `refused`    leaves out what the target refuses to make, until it makes it
 - `acls`       copies their access control lists
 
 Pure:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import (
@@ -23,6 +24,7 @@ from kafkalog.client.admin.configs import (
     ConfigSource,
 )
 from kafkalog.client.admin.topics import NewTopic
+from kafkalog.client.errors import about
 from kafkalog.client.metadata import TopicMetadata
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.selection import NameFilter
@@ -106,6 +108,14 @@ def unset_configs(present: Mapping[str, ConfigEntry], wanted: Mapping[str, str])
     ]
 
 
+class Refusal(NamedTuple):
+    """A topic that the target does not make, or not with all of its partitions."""
+
+    error: KafkaError
+    partitions: int
+    """The number of partitions that the target has."""
+
+
 class TopicFollower:
     """The topics of one mirror, by connections of the caller."""
 
@@ -133,7 +143,10 @@ class TopicFollower:
         if self._settings.brings_groups_back:
             own[self._naming.group_marks] = COMPACTED
         factor = self._settings.replication_factor
-        self._create([NewTopic(name, 1, factor, configs) for name, configs in own.items()])
+        there = self._describe(self._target, own)
+        missing = [NewTopic(name, 1, factor, configs) for name, configs in own.items() if not there[name].partitions]
+        for error in self._create(missing).values():
+            raise error
         for name, configs in own.items():
             self._complete(ConfigResource.topic(name), configs)
 
@@ -148,19 +161,29 @@ class TopicFollower:
         except KafkaError as error:
             logger.warning("topic %s is not configured for a mirror: %s", topic.name, error.message)
 
-    def make(self, topics: Iterable[str]) -> None:
+    def make(self, topics: Iterable[str]) -> dict[str, Refusal]:
         """Create the target's topics for these of the source, or add the partitions that they lack.
 
+        Returns:
+            What the target refuses, by the topics of the source. It keeps no other topic back.
+            (`MirrorSourceConnector.createNewTopics`, `createNewPartitions`)
+
         Raises:
-            KafkaError: The target refuses it.
+            KafkaError: The mirror lacks rights, or a topic of the source cannot be described.
+            ClientError: A cluster cannot be asked.
         """
         described = {name: topic for name, topic in self._describe(self._source, topics).items() if topic.partitions}
         remote = {name: self._naming.remote(name) for name in described}
-        there = self._describe(self._target, remote.values())
-        missing = [name for name in described if not there[remote[name]].partitions]
+        there = self._target.cluster.metadata(remote.values(), refresh=True).topics
+        refused = {
+            name: Refusal(about(there[remote[name]].error_code, f"topic {remote[name]}"), 0)
+            for name in described
+            if there[remote[name]].error_code not in _WITHOUT_PARTITIONS
+        }
+        missing = [name for name in described if name not in refused and not there[remote[name]].partitions]
         configs = self._source.describe_configs([ConfigResource.topic(name) for name in missing])
         own = {MIRROR_SOURCE: self._settings.source} if self._settings.keeps_offsets else {}
-        self._create(
+        errors = self._create(
             [
                 NewTopic(
                     remote[name],
@@ -171,18 +194,28 @@ class TopicFollower:
                 for name in missing
             ]
         )
-        grown = {
-            remote[name]: len(topic.partitions)
-            for name, topic in described.items()
-            if name not in missing and len(topic.partitions) > len(there[remote[name]].partitions)
-        }
-        for name, count in grown.items():
-            try:
-                self._target.create_partitions({name: count})
-                logger.info("topic %s has %d partitions now", name, count)
-            except InvalidPartitionsError:
-                # Another process of the mirror was faster.
-                logger.debug("topic %s has its partitions already", name)
+        refused |= {name: Refusal(errors[remote[name]], 0) for name in missing if remote[name] in errors}
+        for name in described.keys() - refused.keys() - set(missing):
+            before, count = len(there[remote[name]].partitions), len(described[name].partitions)
+            if count > before and (error := self._grow(remote[name], count)) is not None:
+                refused[name] = Refusal(error, before)
+        for refusal in refused.values():
+            if refusal.error.code in _LACKING_RIGHTS:
+                raise refusal.error
+        return refused
+
+    def _grow(self, name: str, count: int) -> KafkaError | None:
+        """Add partitions to a topic of the target; return why it refuses."""
+        try:
+            self._target.create_partitions({name: count})
+        except InvalidPartitionsError:
+            # Another process of the mirror was faster.
+            logger.debug("topic %s has its partitions already", name)
+        except KafkaError as error:
+            return error
+        else:
+            logger.info("topic %s has %d partitions now", name, count)
+        return None
 
     def _initial(self, name: str, entries: Mapping[str, ConfigEntry]) -> dict[str, str]:
         """Return the configuration with which the target's topic of this one of the source is created."""
@@ -245,16 +278,18 @@ class TopicFollower:
                 admin.describe_topics([topic.name])
         return found
 
-    def _create(self, topics: list[NewTopic]) -> None:
-        present = self._describe(self._target, [topic.name for topic in topics])
+    def _create(self, topics: Iterable[NewTopic]) -> dict[str, KafkaError]:
+        """Create topics, each by itself; return why the target refuses some."""
+        refused: dict[str, KafkaError] = {}
         for topic in topics:
-            if present[topic.name].partitions:
-                continue
             try:
                 self._create_one(topic)
                 logger.info("created topic %s with %d partitions", topic.name, topic.num_partitions)
             except TopicAlreadyExistsError:
                 logger.debug("topic %s was created meanwhile", topic.name)
+            except KafkaError as error:
+                refused[topic.name] = error
+        return refused
 
     def _create_one(self, topic: NewTopic) -> None:
         try:
@@ -267,4 +302,5 @@ class TopicFollower:
             self._target.create_topics([topic._replace(configs=known)])
 
 
+_LACKING_RIGHTS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 _WITHOUT_PARTITIONS = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)

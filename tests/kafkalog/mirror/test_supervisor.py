@@ -25,6 +25,8 @@ from tests.support.waiting import wait_until
         (FencedError("another process has the task"), False),
         (ClientTimeoutError("x"), False),
         (error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER), False),
+        # As long as brokers are down.
+        (error_for(ErrorCode.INVALID_REPLICATION_FACTOR), False),
     ],
     ids=lambda each: getattr(type(each), "__name__", None),
 )
