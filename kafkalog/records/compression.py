@@ -12,7 +12,8 @@ Xerial framing is that of snappy-java's streams: `82 53 4e 41 50 50 59 00` ("\\x
 compatible version int32 = 1, then blocks, each an int32 length and that many bytes of raw snappy; all big- endian. It
 is not the framing format of the snappy project itself, which no Kafka client speaks.
 
-Kafka's Java reader of lz4 refuses frames of dependent blocks, so none are written.
+Kafka's Java reader of lz4 refuses frames of dependent blocks, so none are written, and leaders take none from producers
+(`refuse_dependent_blocks`). They are read here.
 
 Bounds. Decompression never takes more memory for its result than `max_size` plus a small constant. Where a format
 states a result size, the size is checked against `max_size` and against the most that so many compressed bytes can
@@ -41,7 +42,12 @@ from typing import NamedTuple
 import cramjam
 import lz4.frame
 
-from kafkalog.records.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError
+from kafkalog.records.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    RecordTooLargeError,
+    UnsupportedCompressionTypeError,
+)
 
 Buffer = bytes | bytearray | memoryview
 
@@ -59,6 +65,8 @@ LZ4_MAX_RATIO = 255
 LZ4_MAGIC = (0x184D2204).to_bytes(4, "little")
 _LZ4_LENGTH = 0x7FFFFFFF
 """The bits of a block's header that hold its length; the bit above says that the block is stored uncompressed."""
+_LZ4_INDEPENDENT = 0x20
+"""The flag of a frame whose blocks do not refer to each other."""
 ZSTD_MAGIC = 0xFD2FB528
 ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
 ZSTD_BLOCK_MAX = 128 * 1024
@@ -91,10 +99,7 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-_SIMPLE_RATIOS: dict[int, int] = {
-    Codec.GZIP: GZIP_LIKELY_RATIO,
-    Codec.LZ4: LZ4_MAX_RATIO,
-}
+_SIMPLE_RATIOS: dict[int, int] = {Codec.GZIP: GZIP_LIKELY_RATIO, Codec.LZ4: LZ4_MAX_RATIO}
 """Not snappy's: a walk of what a producer writes takes 3 µs, and empty blocks take longer than what they expand to."""
 
 
@@ -156,6 +161,16 @@ def most_expanded(codec: int, data: Buffer, room: int, most_blocks: int) -> Esti
     except CorruptRecordError:
         return Estimate(0, blocks)
     return Estimate(size, blocks)
+
+
+def refuse_dependent_blocks(codec: int, data: Buffer) -> None:
+    """Check that `data` are no lz4 frame of dependent blocks, as a leader does: Java consumers would stop there.
+
+    Raises:
+        InvalidRecordError: They are.
+    """
+    if codec == Codec.LZ4 and len(data) > 4 and not data[4] & _LZ4_INDEPENDENT:
+        raise InvalidRecordError("lz4 frame of dependent blocks, which Kafka does not support")
 
 
 Reserve = Callable[[int], memoryview]

@@ -39,7 +39,7 @@ from kafkalog.records.batch import (
     set_create_time,
     set_log_append_time,
 )
-from kafkalog.records.compression import DEFAULT_MAX_SIZE, Codec, compress
+from kafkalog.records.compression import DEFAULT_MAX_SIZE, Codec, compress, refuse_dependent_blocks
 from kafkalog.records.validate import check_batch, keys_and_timestamps
 
 _PREFIX = Struct(">qiib")
@@ -109,6 +109,8 @@ def prepare(
             max_decompressed=most,
             allow_control=not from_client,
         )
+        if header.attributes & CODEC_MASK == Codec.LZ4:
+            refuse_dependent_blocks(Codec.LZ4, records[HEADER_SIZE:])
     except records_errors.MissingKeyError:
         raise _without_keys(records, RecordRules.of(config, now_ms, label, from_client=from_client)) from None
     except records_errors.RecordsError as error:

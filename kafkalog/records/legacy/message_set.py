@@ -166,7 +166,8 @@ def decode_entry(
     """Return the records of the whole entry at `pos`: itself, or those within a wrapper; offsets are absolute.
 
     Timestamps are -1 in v0. `check_crc` verifies the messages within, too. `same_magic` refuses a wrapper whose
-    messages are of another format than itself, as a leader does; readers accept it. `max_size` bounds the decompressed
+    messages are of another format than itself, and lz4 frames of dependent blocks, as a leader does; readers accept
+    both. `max_size` bounds the decompressed
     bytes.
 
     Raises:
@@ -184,6 +185,8 @@ def decode_entry(
         return [Record(header.base_offset, header.max_timestamp, key, value)]
     if value is None:
         raise InvalidRecordError(f"compressed message at offset {header.base_offset} without a value")
+    if same_magic:
+        compression.refuse_dependent_blocks(codec, value)
     return _within(header, _decompress(codec, value, header.magic, max_size), check_crc, same_magic)
 
 
@@ -201,8 +204,17 @@ def entries_within(
     return data, list(iter_entries(data))
 
 
-def wrapped_set(buf: Buffer, pos: int, header: BatchHeader, *, max_size: int = compression.DEFAULT_MAX_SIZE) -> Buffer:
+def wrapped_set(
+    buf: Buffer,
+    pos: int,
+    header: BatchHeader,
+    *,
+    max_size: int = compression.DEFAULT_MAX_SIZE,
+    takes_dependent_blocks: bool = True,
+) -> Buffer:
     """Return the message set in the wrapper at `pos`, decompressed.
+
+    Without `takes_dependent_blocks` it refuses lz4 frames of dependent blocks, as a leader does; readers accept them.
 
     Raises:
         RecordsError: The wrapper cannot be decoded; any of its subclasses.
@@ -210,7 +222,10 @@ def wrapped_set(buf: Buffer, pos: int, header: BatchHeader, *, max_size: int = c
     _, value = _key_and_value(buf, pos, header)
     if value is None:
         raise InvalidRecordError(f"compressed message at offset {header.base_offset} without a value")
-    return _decompress(codec_of(header), value, header.magic, max_size)
+    codec = codec_of(header)
+    if not takes_dependent_blocks:
+        compression.refuse_dependent_blocks(codec, value)
+    return _decompress(codec, value, header.magic, max_size)
 
 
 def _within(wrapper: BatchHeader, data: Buffer, check_crc: bool, same_magic: bool) -> list[Record]:

@@ -30,9 +30,11 @@ from kafkalog.records.compression import (
     decompress,
     decompress_into,
     most_expanded,
+    refuse_dependent_blocks,
 )
 from kafkalog.records.errors import (
     CorruptRecordError,
+    InvalidRecordError,
     RecordsError,
     RecordTooLargeError,
     UnsupportedCompressionTypeError,
@@ -305,3 +307,13 @@ def test_snappy_blocks_are_not_kept() -> None:
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_lz4_frames_of_dependent_blocks_are_read_and_told() -> None:
+    data = os.urandom(1000) * 300
+    dependent, independent = (lz4.frame.compress(data, block_linked=linked) for linked in (True, False))
+    assert bytes(decompress(Codec.LZ4, dependent)) == bytes(decompress(Codec.LZ4, independent)) == data
+    refuse_dependent_blocks(Codec.LZ4, independent)
+    refuse_dependent_blocks(Codec.ZSTD, dependent)
+    with pytest.raises(InvalidRecordError):
+        refuse_dependent_blocks(Codec.LZ4, dependent)

@@ -47,7 +47,7 @@ from kafkalog.records.batch import (
     pack_header,
     set_create_time,
 )
-from kafkalog.records.compression import DEFAULT_MAX_SIZE, Codec, compress
+from kafkalog.records.compression import DEFAULT_MAX_SIZE, Codec, compress, refuse_dependent_blocks
 from kafkalog.records.legacy import upgrade
 from kafkalog.records.legacy.message_set import (
     MAGIC_V0,
@@ -180,7 +180,7 @@ def _upgraded_wrapper(records: memoryview, config: LogConfig, now_ms: int, origi
         return None
     verify_any_crc(records, 0, header)
     source_codec = codec_of(header)
-    messages = wrapped_set(records, 0, header)
+    messages = wrapped_set(records, 0, header, takes_dependent_blocks=False)
     if len(messages) >= upgrade.COMPILED_FROM:
         upgrade.load_in_background()
     section = upgrade.upgraded_section(header, messages, max_size=DEFAULT_MAX_SIZE)
@@ -250,6 +250,7 @@ def _check_new(records: memoryview, config: LogConfig, origin: Origin, label: st
             f"The baseOffset of the record batch in the append to {label} should be 0, but it is {header.base_offset}"
         )
     check_batch(records, allow_control=not from_client)
+    refuse_dependent_blocks(header.codec, records[HEADER_SIZE:])
     for flag, kind in ((header.is_transactional, "Transactional"), (header.has_producer_id, "Idempotent")):
         if flag:
             raise UnsupportedForMessageFormatError(

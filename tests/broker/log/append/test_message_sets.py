@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import lz4.frame
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -233,10 +234,20 @@ def wrapper(inner: memoryview) -> memoryview:
     return memoryview(out)
 
 
+def dependent_blocks(magic: int) -> memoryview:
+    """Return a set in an lz4 frame as Kafka's consumers cannot read it."""
+    out = bytearray()
+    frame = lz4.frame.compress(sent([b"a" * 100_000], magic), block_linked=True)
+    append_entry(out, magic, Codec.LZ4, 0, NOW, None, frame)
+    return memoryview(out)
+
+
 REFUSED: dict[str, tuple[memoryview, LogConfig, type[errors.KafkaError]]] = {
     "crc": (damaged(sent([b"a"], 1)), V1, errors.CorruptMessageError),
     "crc of the second": (damaged(sent([b"a", b"b"], 0)), V1, errors.CorruptMessageError),
     "crc within": (wrapper(damaged(sent([b"a"], 1))), V1, errors.CorruptMessageError),
+    "dependent blocks": (dependent_blocks(1), V1, errors.InvalidRecordError),
+    "dependent blocks, for v2": (dependent_blocks(1), V2, errors.InvalidRecordError),
     "two wrappers": (
         memoryview(bytearray(bytes(sent([b"a"], 1, Codec.GZIP)) * 2)), V1, errors.InvalidRecordError,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lz4.frame
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +36,14 @@ def prepared(
     return out, header
 
 
+def dependent_blocks() -> memoryview:
+    """Return a batch in an lz4 frame as Kafka's consumers cannot read it."""
+    whole = batch(3, size=50_000)
+    header = read_header(whole)._replace(attributes=Codec.LZ4)
+    section, start, end = records_section(whole, 0, read_header(whole), 1 << 20)
+    return memoryview(pack_header(header, lz4.frame.compress(memoryview(section)[start:end], block_linked=True)))
+
+
 def damaged(at: int, value: int) -> memoryview:
     data = batch(3)
     data[at] = value
@@ -49,6 +58,10 @@ REFUSED = {
     "negative length": (damaged(8, 0xFF), PLAIN, errors.CorruptMessageError),
     "wrong CRC": (damaged(70, 0xFF), PLAIN, errors.CorruptMessageError),
     "unknown magic": (damaged(16, 9), PLAIN, errors.CorruptMessageError),
+    "dependent blocks of lz4": (dependent_blocks(), PLAIN, errors.InvalidRecordError),
+    "dependent blocks of lz4 for gzip": (
+        dependent_blocks(), LogConfig(compression_type="gzip"), errors.InvalidRecordError,
+    ),
     "base offset": (batch(1, base_offset=5), PLAIN, errors.InvalidRecordError),
     "too large": (batch(1, size=100), LogConfig(max_message_bytes=120), errors.MessageTooLargeError),
     "no room in a segment": (batch(1, size=100), LogConfig(segment_bytes=120), errors.RecordListTooLargeError),
