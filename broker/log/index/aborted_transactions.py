@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from broker.log.files.file_ops import FileOps
 from broker.log.index.transaction_index import TransactionIndex
@@ -47,6 +48,14 @@ class AbortedTransactions:
         if not os.path.exists(index.path):
             self._none_at = changes
         return found
+
+    def replace(self, transactions: Sequence[AbortedTransaction]) -> None:
+        """Call `TransactionIndex.replace`."""
+        self.changes += 1
+        try:
+            self.index.replace(transactions)
+        finally:
+            self.changes += 1
 
     def add(self, transaction: AbortedTransaction) -> bool:
         """Call `TransactionIndex.append`."""

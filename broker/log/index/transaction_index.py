@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
+from collections.abc import Sequence
 
-from broker.log.files.file_ops import OS, FileOps, write_all
+from broker.log.files.file_ops import OS, FileOps, write_all, write_file_atomically
 from broker.log.index.index_file import CorruptIndexError
 from broker.log.log_config import MAX_LONG
 from kafkalog.storage.transaction_entries import (
@@ -51,6 +52,15 @@ class TransactionIndex:
         finally:
             os.close(fd)
         return not count
+
+    def replace(self, transactions: Sequence[AbortedTransaction]) -> None:
+        """Put these rows in the place of all; a crash leaves the old or the new ones.
+
+        Raises:
+            OSError: the file cannot be written; it has not changed.
+        """
+        if transactions or os.path.exists(self.path):
+            write_file_atomically(self._ops, self.path, b"".join(map(encode_aborted, transactions)))
 
     def items(self) -> list[AbortedTransaction]:
         """Return every row, in order; none when there is no file.

@@ -16,6 +16,7 @@ from broker.log.segment.segment import Segment
 from kafkalog.records.batch import BatchHeader
 from kafkalog.records.errors import RecordsError
 from kafkalog.storage import names
+from kafkalog.storage.transaction_entries import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -122,9 +123,15 @@ def note_producer(
 
     Return whether that row was the first of the segment's transaction index, so that its file may be new.
     """
+    aborted = take_batch(producers, header, batch)
+    return aborted is not None and segment is not None and segment.aborted.add(aborted)
+
+
+def take_batch(producers: ProducerStateManager, header: BatchHeader, batch: memoryview) -> AbortedTransaction | None:
+    """Take a batch of the log into the producer state; return the transaction that it aborts."""
     producers.end_offset = header.last_offset + 1
     if header.producer_id < 0:
-        return False
+        return None
     if not header.is_control:
         producers.update(
             header.producer_id,
@@ -135,16 +142,15 @@ def note_producer(
             header.max_timestamp,
             header.is_transactional,
         )
-        return False
+        return None
     if header.records_count == 0:
         # Compaction leaves an empty batch of a marker whose transaction is gone, to keep the producer's epoch.
         producers.note_epoch(header.producer_id, header.producer_epoch, header.max_timestamp)
-        return False
+        return None
     marker = parse_marker(batch)
     if marker is None:
-        return False
-    aborted = producers.complete(
+        return None
+    return producers.complete(
         header.producer_id, header.producer_epoch, marker.coordinator_epoch, header.base_offset, marker.timestamp,
         aborted=marker.aborted,
     )  # fmt: skip
-    return aborted is not None and segment is not None and segment.aborted.add(aborted)

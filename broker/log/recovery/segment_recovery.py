@@ -11,7 +11,7 @@ from broker.log.files.file_ops import NO_SPACE, OS, FileOps
 from broker.log.index.index_file import CorruptIndexError
 from broker.log.leader_epoch_cache import LeaderEpochCache
 from broker.log.producer_state.producer_state_manager import ProducerStateManager
-from broker.log.recovery.producer_replay import note_producer, replay
+from broker.log.recovery.producer_replay import note_producer, replay, take_batch
 from broker.log.segment.batch_scan import headers, is_zero, verified_batches
 from broker.log.segment.segment import Segment
 from kafkalog.records.batch import HEADER_SIZE, BatchHeader
@@ -106,14 +106,13 @@ def rebuild_transaction_index(segments: list[Segment], segment: Segment, ops: Fi
     producers.end_offset = segments[0].base_offset
     replay(segments, producers, segment.base_offset, strict=True)
     file = segment.file
-    # An index that ends early would pass for a whole one, and readers would take aborted records for committed ones.
-    for _ in headers(file.fd, 0, segment.size):
-        pass
-    segment.aborted.index.reset()
+    rows = []
     for position, header in headers(file.fd, 0, segment.size):
         batch = os.pread(file.fd, header.size, position) if header.is_control else b""
-        note_producer(producers, header, memoryview(batch), segment)
-    segment.aborted.index.sync()
+        if (aborted := take_batch(producers, header, memoryview(batch))) is not None:
+            rows.append(aborted)
+    # An index that ends early would pass for a whole one, and readers would take aborted records for committed ones.
+    segment.aborted.replace(rows)
 
 
 def mend_transaction_index(segments: list[Segment], segment: Segment, ops: FileOps = OS) -> None:

@@ -395,6 +395,27 @@ def test_aborted_transactions_are_indexed_again(tmp_path: Path, monkeypatch: pyt
     assert once_more.aborted_transactions(17, 18) == aborted[1:]
 
 
+@pytest.mark.parametrize("operation", ["pwrite", "fsync", "rename"])
+def test_a_rebuild_of_a_transaction_index_that_fails_leaves_no_short_one(tmp_path: Path, operation: str) -> None:
+    """That would pass for a whole one: aborted records would be served as committed ones."""
+    log = open_log(tmp_path, CONFIG)
+    for round_ in range(3):
+        produce(log, round_, transactional=True)
+        log.append_batch(marker(9, commit=False), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+    expected = log.aborted_transactions(0, 100)
+    assert len(expected) == 3
+    log.close()
+    (path,) = (tmp_path / "t-0").glob("*.txnindex")
+    path.write_bytes(b"\x00\x09" + path.read_bytes()[2:])
+    damaged = path.read_bytes()
+    ops = FaultyOps()
+    ops.fail[operation] = 1
+    with pytest.raises(OSError, match=r"\[Errno"):
+        open_log(tmp_path, CONFIG, clean=True, ops=ops)
+    assert path.read_bytes() == damaged
+    assert open_log(tmp_path, CONFIG, clean=True).aborted_transactions(0, 100) == expected
+
+
 def test_a_damaged_transaction_index_is_rebuilt_when_it_is_added_to(tmp_path: Path) -> None:
     """Or the transaction would be decided and not indexed: its records served as committed ones."""
     log = open_log(tmp_path, CONFIG)
