@@ -22,9 +22,10 @@ from kafkalog.records.batch import (
     pack_header,
     read_header,
 )
-from kafkalog.records.compression import Codec
+from kafkalog.records.compression import Codec, compress
 from kafkalog.records.errors import CorruptRecordError, RecordsError
 from kafkalog.records.kernels.plain import log_cleaning as plain
+from kafkalog.records.varint import append_varint
 from tests.support.sources.checked_kernels import cleaning_functions
 
 NOW = 1_700_000_000_000
@@ -398,3 +399,31 @@ def test_an_endless_retention_keeps_tombstones(compiled: cleaning.Functions) -> 
     header, records = decode_batch(filter_.out[: filter_.used])
     assert header.delete_horizon == 1 << 62
     assert records[0].timestamp == NOW
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
+def test_times_wrap_around_as_64_bits_do(compiled: cleaning.Functions, codec: Codec) -> None:
+    """A tombstone's time of -1 may be the least base and the largest delta. Its horizon is too far for a delta."""
+    body = bytearray(1)
+    for number in ((1 << 63) - 1, 0, 1):
+        append_varint(body, number)
+    body += b"k"
+    append_varint(body, -1)
+    body.append(0)
+    section = bytearray()
+    append_varint(section, len(body))
+    section += body
+    header = BatchHeader(0, 0, -1, 2, 0, int(codec), 0, -(1 << 63), -1, -1, -1, -1, 1)
+    data = pack_header(header, compress(codec, section))
+    written = []
+    for functions in (cleaning.PLAIN, compiled):
+        offsets = cleaning.OffsetMap(1 << 16, 0.9, most_keys=10, functions=functions)
+        offsets.latest_offset = 0
+        written.append(new_filter(offsets, {}).filter_batch(data, 0, read_header(data)))
+    plainly, fast = written
+    assert plainly is not None
+    assert fast is not None
+    assert bytes(plainly.data) == bytes(fast.data)
+    assert fast.header.delete_horizon == NOW + RETENTION
+    (record,) = decode_batch(fast.data)[1]
+    assert (record.key, record.value) == (b"k", None)
