@@ -72,7 +72,12 @@ def test_the_broker_ends_with_a_command_that_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_the_broker_ends_with_a_quickstart_whose_terminal_is_closed(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "text").write_text("a line\n")
-    process = start("quickstart", str(tmp_path / "text"), "--directory", str(tmp_path / "data"))
+    # With `nohup` the tests ignore SIGHUP, and the command would inherit that.
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        process = start("quickstart", str(tmp_path / "text"), "--directory", str(tmp_path / "data"))
+    finally:
+        signal.signal(number, before)
     try:
         assert process.stdout is not None
         told = next(line for line in process.stdout if line.startswith(b"broker "))
