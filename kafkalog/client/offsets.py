@@ -17,7 +17,7 @@ from kafkalog.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-__all__ = ["EARLIEST", "LATEST", "Answers", "ask_leaders", "list_offsets"]
+__all__ = ["EARLIEST", "LATEST", "Answers", "answers_until", "ask_leaders", "list_offsets"]
 
 Answers: TypeAlias = dict[TopicPartition, OffsetAndTimestamp | Exception]
 """The offset or the error of each partition."""
@@ -55,6 +55,31 @@ def list_offsets(
         if failed:
             retry.after(next(iter(failed.values())))
             cluster.forget({tp.topic for tp in failed})
+
+
+def answers_until(
+    cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: int, deadline: float
+) -> Answers:
+    """Find offsets as `list_offsets` does; return the last error of each partition that has none until `deadline`.
+
+    Raises:
+        KafkaError, ClientError: A partition has an error that is not retriable.
+    """
+    retry = cluster.retry(deadline)
+    answers: Answers = {}
+    while remaining := {tp: timestamp for tp, timestamp in timestamps.items() if tp not in answers}:
+        failed: dict[TopicPartition, Exception] = {}
+        for tp, answer in ask_leaders(cluster, remaining, isolation_level, deadline).items():
+            if not isinstance(answer, Exception):
+                answers[tp] = answer
+            elif is_retriable(answer):
+                failed[tp] = answer
+            else:
+                raise answer
+        if failed:
+            answers |= retry.after_each(failed)
+            cluster.forget({tp.topic for tp in failed})
+    return answers
 
 
 def ask_leaders(

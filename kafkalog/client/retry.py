@@ -13,6 +13,7 @@ from kafkalog.client.errors import ClientTimeoutError, is_retriable
 from kafkalog.protocol.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 UNKNOWN_TOPIC_TRIES = 5
 """A topic that was just created may be unknown to some brokers for a moment. One that is still unknown after this many
@@ -106,6 +107,29 @@ class Retry:
         if not self.left:
             # A machine that stalls lets a thread sleep for too long. A try without time would only hide what is wrong.
             raise self.gave_up(error) from error
+
+    def after_each(self, errors: Mapping[K, Exception]) -> dict[K, Exception]:
+        """Sleep as `after` does, if calls about several things have failed; return the errors that are not tried again.
+
+        Each of `errors` is retriable. Things that stay unknown do not keep the others from being tried again.
+
+        Raises:
+            Exception: Calls are to end; it is one of `errors`.
+        """
+        unknown: dict[K, Exception] = {
+            key: error
+            for key, error in errors.items()
+            if isinstance(error, UnknownTopicOrPartitionError | UnknownTopicIdError)
+        }
+        # What does not exist must not wait for as long as what has no leader.
+        first = next(iter((unknown or errors).values()))
+        try:
+            self.after(first)
+        except ClientTimeoutError as timeout:
+            return {key: timeout if error is first else self.gave_up(error) for key, error in errors.items()}
+        except (UnknownTopicOrPartitionError, UnknownTopicIdError):
+            return unknown
+        return {}
 
     def run(self, attempt: Callable[[], T], between: Callable[[Exception], None] | None = None) -> T:
         """Call `attempt` until it returns. Before every further try, call `between` with the error."""

@@ -8,6 +8,7 @@
 - `keeping`               copies records so that they keep their offsets
 - `claims`                decides which of two mirrors in opposite directions a topic belongs to
 - `housekeeping`          jobs beside the copying: checkpoints of consumer groups, heartbeats
+- `looks`                 when what is left out for a time is looked at again; pure
 - `topics`                which topics are mirrored and what they are called; makes the target's follow the source's
 - `internal_topics`       the topics in which a mirror stores its positions, offset syncs and checkpoints
 - `metrics`               serves to Prometheus what a process knows

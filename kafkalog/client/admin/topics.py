@@ -17,7 +17,7 @@ from kafkalog.client.errors import ClientTimeoutError, about, is_retriable, left
 from kafkalog.client.metadata import TopicMetadata
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition
-from kafkalog.protocol.errors import ErrorCode, NotControllerError, UnknownTopicOrPartitionError
+from kafkalog.protocol.errors import ErrorCode, NotControllerError
 from kafkalog.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -164,9 +164,9 @@ class TopicAdmin:
         """
         found = self.delete_records_each(before)
         errors = [each for each in found.values() if isinstance(each, Exception)]
-        # What cannot be done at all says more than what may be done later.
-        for error in sorted(errors, key=lambda each: isinstance(each, ClientTimeoutError)):
-            raise error
+        if errors:
+            # What cannot be done at all says more than what may be done later.
+            raise min(errors, key=lambda each: isinstance(each, ClientTimeoutError))
         return {tp: each for tp, each in found.items() if not isinstance(each, Exception)}
 
     def delete_records_each(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | Exception]:
@@ -185,7 +185,7 @@ class TopicAdmin:
                 else:
                     found[tp] = answer
             if again:
-                found |= _pause(again, retry)
+                found |= retry.after_each(again)
                 self._cluster.forget({tp.topic for tp in again})
         return {tp: found[tp] for tp in before}
 
@@ -266,19 +266,3 @@ class TopicAdmin:
                     else:
                         answers[tp] = about(each.error_code, f"partition {tp}")
         return answers
-
-
-def _pause(errors: Mapping[TopicPartition, Exception], retry: Retry) -> dict[TopicPartition, Exception]:
-    """Wait before the partitions with these errors are tried again; return the errors of those that are not."""
-    unknown: dict[TopicPartition, Exception] = {
-        tp: error for tp, error in errors.items() if isinstance(error, UnknownTopicOrPartitionError)
-    }
-    # One that does not exist must not wait for as long as one that has no leader.
-    first = next(iter((unknown or errors).values()))
-    try:
-        retry.after(first)
-    except ClientTimeoutError as timeout:
-        return {tp: timeout if error is first else retry.gave_up(error) for tp, error in errors.items()}
-    except UnknownTopicOrPartitionError:
-        return unknown
-    return {}

@@ -35,6 +35,8 @@ class PartitionProgress:
     """Batches that had to be encoded anew."""
     committed_at: float = 0.0
     """The time of its last commit (`time.time`); 0 for never."""
+    held: bool = False
+    """True while its next batch in the source cannot be read."""
     offsets: OffsetMap = field(default_factory=OffsetMap, repr=False)
 
     @property
@@ -101,6 +103,11 @@ class Progress:
             each = self._partitions[partition]
             each.end = records.last_stable_offset if records.last_stable_offset >= 0 else records.high_watermark
             return each.end
+
+    def held(self, partition: TopicPartition, *, is_held: bool) -> None:
+        """Note whether the next batch of a partition cannot be read."""
+        with self._lock:
+            self._partitions[partition].held = is_held
 
     def committed(self, partition: TopicPartition, done: Committed) -> None:
         """Note what a transaction has committed."""

@@ -16,26 +16,27 @@ from itertools import chain
 from uuid import UUID
 
 from kafkalog.client.closing import Closing
-from kafkalog.client.consumer import LogTruncationError, OffsetAndMetadata, PositionOutOfRangeError, RebalanceListener
+from kafkalog.client.consumer import (
+    LogTruncationError,
+    OffsetAndMetadata,
+    PositionOutOfRangeError,
+    RebalanceListener,
+    UnreadableBatchError,
+)
 from kafkalog.client.consumer.fetcher.fetch_collector import FetchedBatches
-from kafkalog.client.transactions.requests import TransactionRequests
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror import clients
 from kafkalog.mirror.claims.returning import check_clusters, claimed_topics, find_returning, raise_both, say_left_out
 from kafkalog.mirror.copying.assignor import by_task, task_of
-from kafkalog.mirror.copying.batching.batches import batches
+from kafkalog.mirror.copying.batching.batches import WholeBatches, batches
 from kafkalog.mirror.copying.batching.joining import JOINED_BYTES, joined
 from kafkalog.mirror.copying.batching.limiter import Limiter
 from kafkalog.mirror.copying.batching.size_limits import size_limits
+from kafkalog.mirror.copying.left_out import LeftOut
 from kafkalog.mirror.copying.pace import Pace
 from kafkalog.mirror.copying.positions.beginnings import Beginnings
-from kafkalog.mirror.copying.positions.created_again import (
-    CreatedAgainError,
-    is_of_another,
-    topic_ids,
-)
+from kafkalog.mirror.copying.positions.created_again import CreatedAgainError, is_of_another, topic_ids
 from kafkalog.mirror.copying.positions.known import KnownPositions
-from kafkalog.mirror.copying.positions.leaderless import LeaderlessPartitions
 from kafkalog.mirror.copying.positions.lost_records import end_before, ends_before, say_lost
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.copying.source_consumer import source_consumer
@@ -46,6 +47,7 @@ from kafkalog.mirror.internal_topics.topic_ids import NO_EPOCH, are_other_topics
 from kafkalog.mirror.keeping.agreement import kept_positions
 from kafkalog.mirror.keeping.kept_topics import remember
 from kafkalog.mirror.keeping.sender import Place
+from kafkalog.mirror.keeping.shared_id import SharedProducerId
 from kafkalog.mirror.keeping.task import KeptTask
 from kafkalog.mirror.keeping.topics import adopt, give_back
 from kafkalog.mirror.keeping.unreadable import UnreadableTopics
@@ -83,11 +85,8 @@ class Worker(Closing, RebalanceListener):
         self._ids: dict[str, UUID] = {}
         """The ids of the source's topics when their partitions were assigned."""
         self._known = KnownPositions()
-        self._left_out: frozenset[TopicPartition] = frozenset()
-        """Assigned partitions that are not mirrored now: of topics that return, or that something is not known of."""
-        self._unreadable = UnreadableTopics(settings.naming, self._target)
-        self._refused = RefusedTopics(self._follower)
-        self._leaderless = LeaderlessPartitions()
+        self._left_out = LeftOut(self._consumer)
+        self._shared_id = SharedProducerId(self._target.cluster, settings.keeping_id)
         self._unshown: dict[TopicPartition, int] = {}
         """Positions that are committed in the target, and not shown in the source yet."""
         # With kept offsets nothing waits for a commit.
@@ -112,9 +111,8 @@ class Worker(Closing, RebalanceListener):
         resume_at = 0.0
         while not stop.is_set():
             now = time.monotonic()
-            self._unreadable.check(now)
-            self._leaderless.check(now)
-            self._refused.check(now)
+            self._left_out.check(now)
+            self._shared_id.check(now)
             patience = min(_POLL_S, max(self._commit_due(now) - now, 0.0))
             if now < resume_at:
                 self._wait(min(resume_at - now, patience))
@@ -148,7 +146,7 @@ class Worker(Closing, RebalanceListener):
         return found_now
 
     def _poll(self, seconds: float) -> FetchedBatches | None:
-        """Poll; where the log does not have a position any more, seek another one and return None."""
+        """Poll; where the log has no such position, or no batch there, see to the partition and return None."""
         try:
             return self._consumer.poll_fetched(seconds)
         except LogTruncationError as error:
@@ -159,7 +157,14 @@ class Worker(Closing, RebalanceListener):
         except PositionOutOfRangeError as error:
             self._commit_found()
             self._come_back(error.tp, error.offset)
+        except UnreadableBatchError as error:
+            self._hold(error.tp, error.offset, error)
         return None
+
+    def _hold(self, tp: TopicPartition, offset: int, error: Exception) -> None:
+        """Leave a partition alone that has a batch that cannot be read, so that the others do not wait for it."""
+        self._left_out.hold(tp, offset, error, time.monotonic())
+        self._progress.held(tp, is_held=True)
 
     def _come_back(self, tp: TopicPartition, position: int) -> None:
         """Seek in a log that does not have the position: to its beginning, or to its end if it has lost records.
@@ -216,19 +221,30 @@ class Worker(Closing, RebalanceListener):
         keep = self._stated.get(tp.topic, False)
         if isinstance(task, MirrorTask):
             task.begin(tp, fetches[0].offset)
-        made = chain.from_iterable(
-            batches(each.fetched, each.offset, check_crcs=self._check_crcs, keep=keep) for each in fetches
+        first, last = fetches[0], fetches[-1]
+        position = first.offset
+        made = WholeBatches(
+            chain.from_iterable(
+                batches(each.fetched, each.offset, check_crcs=self._check_crcs, keep=keep) for each in fetches
+            )
         )
-        for batch, next_offset in joined(made, most) if (most := self._joined_bytes.get(tp.topic)) else made:
+        for batch, position in joined(made, most) if (most := self._joined_bytes.get(tp.topic)) else made:
             if batch is not None:
                 size += len(batch.data)
                 self._progress.count(tp, batch)
                 task.send(tp, batch)
-            task.advance(tp, next_offset)
-        first, last = fetches[0], fetches[-1]
+            task.advance(tp, position)
+        end = self._progress.fetched(tp, last.fetched)
+        if made.damage is not None:
+            self._consumer.seek(tp, position)
+            self._hold(tp, position, made.damage)
+            self._behind[number].discard(tp)
+            return size
+        self._left_out.damaged.release(tp)
+        self._progress.held(tp, is_held=False)
         if last.next_offset > first.offset:
             task.advance(tp, last.next_offset, last.leader_epoch)
-        if last.next_offset < self._progress.fetched(tp, last.fetched):
+        if last.next_offset < end:
             self._behind[number].add(tp)
         else:
             self._behind[number].discard(tp)
@@ -236,13 +252,12 @@ class Worker(Closing, RebalanceListener):
 
     def _wait(self, seconds: float) -> None:
         """Wait for the limit of bytes, and take part in the group meanwhile."""
-        assigned = tuple(self._consumer.assignment() - self._left_out)
-        self._consumer.pause(*assigned)
+        reading = self._left_out.read
+        self._consumer.pause(*reading)
         if (found := self._poll(seconds)) is not None:
             # A rebalance has brought partitions that are not paused.
             self._found.append(found)
-        still = self._consumer.assignment()
-        self._consumer.resume(*(tp for tp in assigned if tp in still and tp not in self._left_out))
+        self._consumer.resume(*(reading & self._left_out.read))
 
     def _commit_due(self, now: float) -> float:
         """Commit what is due; return when there is something to commit next."""
@@ -286,21 +301,20 @@ class Worker(Closing, RebalanceListener):
         # Before anything else: what is fetched or found out later of another topic does not pass for one of these.
         self._ids = topic_ids(self._source, {tp.topic for tp in partitions})
         self._progress.topics_are(self._ids)
-        self._left_out = frozenset()
-        self._leaderless = LeaderlessPartitions()
+        self._left_out = out = LeftOut(self._consumer)
         late: dict[TopicPartition, int] = {}
         if self._settings.keeps_offsets:
-            mine = self._leave_out_topics(partitions, returning := self._returning(partitions))
+            mine = out.leave_out_topics(partitions, returning := self._returning(partitions))
             positions, runs = self._keep(mine := self._adopt(self._make(mine)))
-            mine = self._leave_out(mine, self._leaderless.partitions)
+            mine = out.leave_out(mine, out.leaderless.partitions)
         else:
-            beginnings = Beginnings(self._settings, self._progress, self._source.cluster, self._leaderless)
+            beginnings = Beginnings(self._settings, self._progress, self._source.cluster, out.leaderless)
             positions, runs = self._translate(by_task(partitions, self._settings.tasks))
-            mine = self._leave_out_topics(partitions, returning := self._begin_new(partitions, positions, beginnings))
-            mine = self._leave_out(mine, self._leaderless.partitions)
+            mine = out.leave_out_topics(partitions, returning := self._begin_new(partitions, positions, beginnings))
+            mine = out.leave_out(mine, out.leaderless.partitions)
             positions = {tp: at for tp, at in positions.items() if tp not in self._known.anew}
             late = beginnings.late([tp for tp in mine if tp not in positions.keys() | self._known.anew], positions)
-            mine = self._leave_out(mine, self._leaderless.partitions)
+            mine = out.leave_out(mine, out.leaderless.partitions)
             # A position with an epoch is compared with the log before it is read there (KIP-320).
             doubtful = self._known.same - self._known.epochs.keys()
             positions |= self._set_back({tp: positions[tp] for tp in mine if tp in positions and tp in doubtful})
@@ -323,25 +337,9 @@ class Worker(Closing, RebalanceListener):
 
     def _make(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Make partitions in the target; return those that it has."""
-        self._refused = RefusedTopics(self._follower, self._follower.make({tp.topic for tp in partitions}))
-        return self._leave_out(partitions, [tp for tp in partitions if self._refused.lacks(tp)])
-
-    def _leave_out_topics(
-        self, partitions: Collection[TopicPartition], topics: Collection[str]
-    ) -> list[TopicPartition]:
-        return self._leave_out(partitions, {tp for tp in partitions if tp.topic in topics})
-
-    def _leave_out(
-        self, partitions: Collection[TopicPartition], unwanted: Collection[TopicPartition]
-    ) -> list[TopicPartition]:
-        """Read nothing of unwanted partitions; return the others."""
-        out = frozenset(tp for tp in partitions if tp in unwanted)
-        self._left_out |= out
-        self._consumer.pause(*out)
-        for tp in out:
-            # A partition must have a position, also one that is not read.
-            self._consumer.seek(tp, 0)
-        return [tp for tp in partitions if tp not in out]
+        refused = RefusedTopics(self._follower, self._follower.make({tp.topic for tp in partitions}))
+        self._left_out.refused = refused
+        return self._left_out.leave_out(partitions, [tp for tp in partitions if refused.lacks(tp)])
 
     def _settle_claims(
         self, partitions: Collection[TopicPartition], positions: Mapping[TopicPartition, int]
@@ -429,23 +427,24 @@ class Worker(Closing, RebalanceListener):
     def _adopt(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Let the target's topics take offsets; return the partitions of those whose configuration can be read."""
         topics = {tp.topic for tp in partitions}
-        self._stated, taken = adopt(self._settings, self._target, topics, self._leaderless)
+        leaderless = self._left_out.leaderless
+        self._stated, taken = adopt(self._settings, self._target, topics, leaderless)
         if both := self._returning_of(taken):
             give_back(self._target, [self._settings.naming.remote(topic) for topic in taken])
             raise_both(self._settings, both)
         out = topics - self._stated.keys()
-        unreadable = out - {tp.topic for tp in self._leaderless.partitions}
-        self._unreadable = UnreadableTopics(self._settings.naming, self._target, unreadable)
-        return self._leave_out_topics(partitions, out)
+        unreadable = out - {tp.topic for tp in leaderless.partitions}
+        self._left_out.unreadable = UnreadableTopics(self._settings.naming, self._target, unreadable)
+        return self._left_out.leave_out_topics(partitions, out)
 
     def _keep(self, mine: Collection[TopicPartition]) -> _Offsets:
         """Begin tasks that keep offsets; return the positions, and what is known of the offsets."""
         producer_id = NO_PRODUCER_ID
         if not all(self._stated.values()):
-            with TransactionRequests(self._target.cluster, self._settings.keeping_id) as requests:
-                producer_id = requests.init().producer_id
-        positions = kept_positions(self._settings, self._source, self._target, mine, self._ids, self._leaderless)
-        mine = [tp for tp in mine if tp not in self._leaderless.partitions]
+            producer_id = self._shared_id.ask(time.monotonic())
+        leaderless = self._left_out.leaderless
+        positions = kept_positions(self._settings, self._source, self._target, mine, self._ids, leaderless)
+        mine = [tp for tp in mine if tp not in leaderless.partitions]
         remember(self._settings, mine, self._ids)
         unstated = [topic for topic, stated in self._stated.items() if not stated]
         limits = size_limits(self._settings, self._target, unstated)

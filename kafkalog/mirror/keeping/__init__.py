@@ -18,6 +18,7 @@ The modules:
 - `sender`       sends batches, and finds out what the target has where an answer is missing
 - `topics`       makes sure that topics of the target take batches with their offsets
 - `unreadable`   leaves out topics whose configuration in the target cannot be read, until it can
+- `shared_id`    the producer id that all processes share, for numbered batches
 - `kept_topics`  stores of which topic of the source the records are
 - `agreement`    checks that source and target have the same records, before a process goes on
 - `errors`       why offsets cannot be kept

@@ -11,20 +11,11 @@ from collections.abc import Collection
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import UNREADABLE, ConfigAdmin, ConfigResource
-from kafkalog.client.errors import ClientError
 from kafkalog.mirror.keeping.topics import node_that_takes_offsets
+from kafkalog.mirror.looks import Looks, NotLeftOutError
 from kafkalog.mirror.topics.naming import Naming
 
 logger = logging.getLogger(__name__)
-
-CHECK_S = 10.0
-"""The interval at which topics that are left out are looked at and named."""
-
-
-class ReadableAgainError(ClientError):
-    """The configuration of a topic that is left out can be read again. A new worker mirrors the topic."""
-
-    retriable = True
 
 
 class UnreadableTopics:
@@ -37,23 +28,22 @@ class UnreadableTopics:
     def __init__(self, naming: Naming, target: Admin, topics: Collection[str] = ()) -> None:
         self._target = target
         self._remote = [ConfigResource.topic(naming.remote(topic)) for topic in sorted(topics)]
-        self._due_at = float("-inf")
+        self._looks = Looks()
 
     def check(self, now: float) -> None:
-        """Look at the topics, and name them in the log, if it is time: at once, and then every `CHECK_S`.
+        """Look at the topics, and name them in the log, if it is time.
 
         Raises:
-            ReadableAgainError: The configuration of one can be read.
+            NotLeftOutError: The configuration of one can be read.
             KafkaError, ClientError: The target cannot be asked.
         """
-        if not self._remote or now < self._due_at:
+        if not self._remote or not self._looks.is_due(now):
             return
-        self._due_at = now + CHECK_S
         # Others may not tell that they cannot read it.
         admin = ConfigAdmin(self._target.cluster, node_id=node_that_takes_offsets(self._target.cluster))
         for resource, entries in admin.describe_configs(self._remote).items():
             if UNREADABLE not in entries:
-                raise ReadableAgainError(f"the configuration of topic {resource.name} can be read again")
+                raise NotLeftOutError(f"the configuration of topic {resource.name} can be read again")
             logger.warning(
                 "topic %s is left out, because its configuration in the target cannot be read: %s",
                 resource.name,

@@ -34,6 +34,7 @@ from kafkalog.records.batch import (
     verify_crc,
 )
 from kafkalog.records.control import ControlRecordType, parse_control_type
+from kafkalog.records.errors import RecordsError
 
 
 class MirroredBatch(NamedTuple):
@@ -81,6 +82,24 @@ def batches(
         else:
             made = _encoded(records, pos, header, offset, check_crcs, keep)
         yield made, header.next_offset
+
+
+class WholeBatches:
+    """Iterate over what `batches` yields, up to a damaged batch; then `damage` is the error that tells of it.
+
+    So a caller that gathers batches gets all of those before the damage.
+    """
+
+    def __init__(self, made: Iterator[tuple[MirroredBatch | None, int]]) -> None:
+        self._made = made
+        self.damage: RecordsError | None = None
+
+    def __iter__(self) -> Iterator[tuple[MirroredBatch | None, int]]:
+        """Yield what to send, each with the position after it; None: nothing to send."""
+        try:
+            yield from self._made
+        except RecordsError as error:
+            self.damage = error
 
 
 def passes(header: BatchHeader, offset: int) -> bool:

@@ -1,8 +1,9 @@
 """Partitions of the source that have lost their last records, as in an unclean election.
 
-The position in such a partition is beyond its end, or behind records that are not those that were mirrored. If the
-mirror began at the start of the log, every record that is left would come a second time. So it goes on at the end of
-what is left: where the position's leader epoch ends, if that is known (KIP-320), and else where the log ends.
+The position in such a partition is beyond the end of the log, or the log has other records before it. A mirror that
+began at the start of the log would write every record that is left a second time. So it goes on where the source still
+agrees with what was mirrored: at the end of the position's leader epoch if that is known (KIP-320), otherwise at the
+end of the log.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ import time
 from collections.abc import Mapping
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
-from kafkalog.client.types import OffsetAndMetadata, TopicPartition
+from kafkalog.client.offsets import EARLIEST, LATEST, answers_until, list_offsets
+from kafkalog.client.types import READ_UNCOMMITTED, OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -29,17 +29,19 @@ def ends_before(source: Admin, positions: Mapping[TopicPartition, int]) -> dict[
     """
     topics = source.cluster.metadata({tp.topic for tp in positions}).topics if positions else {}
     led = [tp for tp in positions if (at := topics[tp.topic].partitions.get(tp.partition)) and at.leader >= 0]
-    try:
-        ends = list_offsets(source.cluster, dict.fromkeys(led, LATEST), deadline=time.monotonic() + PATIENCE_S)
-    except ClientTimeoutError as error:
-        logger.warning(
-            "the ends of partitions in the source are not known; the first fetch tells which have lost records: %s",
-            error,
-        )
-        return {}
-    found = {tp: each.offset for tp, each in ends.items() if each.offset < positions[tp]}
-    for tp, end in sorted(found.items()):
-        say_lost(tp, positions[tp], end)
+    found: dict[TopicPartition, int] = {}
+    deadline = time.monotonic() + PATIENCE_S
+    for tp, end in answers_until(source.cluster, dict.fromkeys(led, LATEST), READ_UNCOMMITTED, deadline).items():
+        if isinstance(end, Exception):
+            logger.warning(
+                "the end of %s in the source is not known; the first fetch tells whether it has lost records: %s",
+                tp,
+                end,
+            )
+        elif end.offset < positions[tp]:
+            found[tp] = end.offset
+    for tp, last in sorted(found.items()):
+        say_lost(tp, positions[tp], last)
     return found
 
 

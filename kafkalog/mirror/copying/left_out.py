@@ -1,0 +1,75 @@
+"""The assigned partitions that a worker does not mirror at present, each for its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.copying.damaged import DamagedPartitions
+from kafkalog.mirror.copying.positions.leaderless import LeaderlessPartitions
+from kafkalog.mirror.keeping.unreadable import UnreadableTopics
+from kafkalog.mirror.topics.refused import RefusedTopics
+
+if TYPE_CHECKING:
+    from kafkalog.client.consumer import Consumer
+
+
+class LeftOut:
+    """What is left out of one assignment. A worker makes another one for each assignment.
+
+    Attributes:
+        leaderless: The partitions of which a leader does not answer.
+        refused: The topics that the target refuses to make; None before they are made.
+        unreadable: The topics whose configuration cannot be read; None before that is known.
+        damaged: The partitions that are held at a batch that cannot be read.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._out: frozenset[TopicPartition] = frozenset()
+        self.leaderless = LeaderlessPartitions()
+        self.refused: RefusedTopics | None = None
+        self.unreadable: UnreadableTopics | None = None
+        self.damaged = DamagedPartitions()
+
+    @property
+    def read(self) -> frozenset[TopicPartition]:
+        """The assigned partitions that are read at present."""
+        return self._consumer.assignment() - self._out - frozenset(self.damaged.waiting)
+
+    def leave_out(
+        self, partitions: Collection[TopicPartition], unwanted: Collection[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Read nothing of unwanted partitions; return the others."""
+        out = frozenset(tp for tp in partitions if tp in unwanted)
+        self._out |= out
+        self._consumer.pause(*out)
+        for tp in out:
+            # A partition must have a position, also one that is not read.
+            self._consumer.seek(tp, 0)
+        return [tp for tp in partitions if tp not in out]
+
+    def leave_out_topics(self, partitions: Collection[TopicPartition], topics: Collection[str]) -> list[TopicPartition]:
+        """Read nothing of the partitions of these topics; return the others."""
+        return self.leave_out(partitions, {tp for tp in partitions if tp.topic in topics})
+
+    def hold(self, tp: TopicPartition, offset: int, error: Exception, now: float) -> None:
+        """Read nothing of a partition for a time, because its batch at `offset` cannot be read."""
+        self._consumer.pause(tp)
+        self.damaged.hold(tp, offset, error, now)
+
+    def check(self, now: float) -> None:
+        """Look again, if it is time, at what is left out, and read held partitions again.
+
+        Raises:
+            NotLeftOutError: Something could be mirrored now that only another worker begins with.
+            KafkaError, ClientError: A cluster cannot be asked.
+        """
+        if self.unreadable is not None:
+            self.unreadable.check(now)
+        self.leaderless.check(now)
+        if self.refused is not None:
+            self.refused.check(now)
+        if due := self.damaged.due(now):
+            self._consumer.resume(*due)

@@ -1,0 +1,116 @@
+"""Test mirrors of partitions of which one has a batch that cannot be read: it waits alone, and skips nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kafkalog.client.admin import Admin
+from kafkalog.client.admin.replicas import ReplicaAdmin
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.copying import damaged
+from tests.kafkalog.mirror.conftest import IDENTITY, Clusters, StartMirror, read_all
+from tests.kafkalog.mirror.keeping.test_keeping import KEEP
+from tests.kafkalog.mirror.writing import make, write
+from tests.support.waiting import wait_until
+
+ONE_BATCH = "1000"
+"""With this linger.ms the records of one call are in one batch."""
+
+
+def segment_of(address: str, tp: TopicPartition) -> Path:
+    with ReplicaAdmin(ClientConfig.from_dict({"bootstrap.servers": address})) as replicas:
+        (directories,) = replicas.describe_log_dirs().values()
+    (directory,) = directories
+    return Path(directory) / str(tp) / f"{0:020d}.log"
+
+
+@contextmanager
+def changed(segment: Path, value: bytes) -> Iterator[None]:
+    """Have one byte of a record's value changed on the disk, so that its batch has a wrong checksum."""
+    at = segment.read_bytes().index(value)
+    with segment.open("r+b") as file:
+        file.seek(at)
+        file.write(b"V")
+    yield
+    with segment.open("r+b") as file:
+        file.seek(at)
+        file.write(value[:1])
+
+
+@pytest.mark.parametrize("more", [{}, KEEP, IDENTITY], ids=["translate", "keep", "identity"])
+def test_the_others_are_mirrored(
+    clusters: Clusters,
+    start_mirror: StartMirror,
+    alias: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    more: dict[str, str],
+) -> None:
+    monkeypatch.setattr(damaged, "PAUSE_S", 0.2)
+    topic = f"words-{alias}"
+    remote = topic if more is IDENTITY else f"{alias}.{topic}"
+    make(clusters.source, topic, 2)
+    whole, broken = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    for numbers in (range(3), range(3, 5), range(5, 7)):
+        write(clusters.source, topic, numbers, 1, linger_ms=ONE_BATCH)
+    write(clusters.source, topic, range(5))
+    with changed(segment_of(clusters.source, broken), b"v4"):
+        mirror = start_mirror(topic, **more)
+        wait_until(lambda: caplog.text.count(f"{broken} is held at offset 3 of the source") > 1, "it is tried again")
+        write(clusters.source, topic, range(5, 10))
+        wait_until(
+            lambda: (
+                {tp: each.next_offset for tp, each in mirror.progress.partitions().items()} == {whole: 10, broken: 3}
+            ),
+            "the other one is mirrored, and what is before the damage",
+        )
+        assert {tp: each.held for tp, each in mirror.progress.partitions().items()} == {whole: False, broken: True}
+        assert mirror.progress.restarts == 0
+    found = read_all(clusters.target, remote, 17)
+    assert [record.value for record in found[1]] == [b"v%d" % number for number in range(7)]
+    wait_until(lambda: not mirror.progress.partitions()[broken].held, "it is read again")
+    assert (mirror.progress.restarts, mirror.stop()) == (0, None)
+
+
+def test_a_mirror_that_begins_at_the_damage_goes_on_behind_it_once_it_is_deleted(
+    clusters: Clusters,
+    start_mirror: StartMirror,
+    alias: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(damaged, "PAUSE_S", 0.2)
+    tp = TopicPartition(f"words-{alias}", 0)
+    make(clusters.source, tp.topic)
+    for numbers in (range(2), range(2, 4)):
+        write(clusters.source, tp.topic, numbers, linger_ms=ONE_BATCH)
+    with changed(segment_of(clusters.source, tp), b"v1"):
+        mirror = start_mirror(tp.topic, max_bytes_per_second="100000")
+        wait_until(lambda: f"{tp} is held at offset 0 of the source" in caplog.text, "it is held")
+        with Admin(clusters.client("source")) as admin:
+            admin.delete_records({tp: 2})
+        found = read_all(clusters.target, f"{alias}.{tp.topic}", 2)
+        assert [record.value for record in found[0]] == [b"v2", b"v3"]
+        assert mirror.stop() is None
+
+
+def test_pauses_grow_at_one_batch_only() -> None:
+    held, tp, error = damaged.DamagedPartitions(), TopicPartition("words", 0), ValueError("torn")
+    held.hold(tp, 5, error, 100.0)
+    assert (held.due(109.0), list(held.waiting)) == ([], [tp])
+    assert (held.due(110.0), held.due(110.0), list(held.waiting)) == ([tp], [], [])
+    held.hold(tp, 5, error, 110.0)
+    assert (held.due(129.0), held.due(130.0)) == ([], [tp])
+    for _ in range(9):
+        held.hold(tp, 5, error, 200.0)
+    assert (held.due(499.0), held.due(500.0)) == ([], [tp])
+    held.hold(tp, 9, error, 500.0)
+    assert held.due(510.0) == [tp]
+    held.release(tp)
+    held.hold(tp, 9, error, 600.0)
+    assert held.due(610.0) == [tp]
