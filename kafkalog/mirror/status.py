@@ -1,15 +1,27 @@
-"""Find how far a mirror is with each partition and each group, by asking both clusters."""
+"""Find how far a mirror is with each partition and each group, by asking both clusters.
+
+A partition without a leader, or a group that a cluster refuses to describe, is named in a warning. The others are told.
+"""
 
 from __future__ import annotations
 
+import logging
+import time
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.offsets import LATEST, list_offsets
-from kafkalog.client.types import READ_COMMITTED, TopicPartition
+from kafkalog.client.offsets import LATEST, answers_until
+from kafkalog.client.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from kafkalog.mirror.claims.returning import is_into_itself
+from kafkalog.mirror.housekeeping.refusals import ask_each
 from kafkalog.mirror.internal_topics.stored import read_checkpoints, read_marks, read_positions, returning_topics
 from kafkalog.mirror.settings import MirrorSettings
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_S = 5.0
+"""The time for which leaders are asked where their logs end."""
 
 
 class PartitionStatus(NamedTuple):
@@ -18,12 +30,12 @@ class PartitionStatus(NamedTuple):
     partition: TopicPartition
     next_offset: int | None
     """The next offset to mirror; None where nothing was mirrored."""
-    end: int
-    """The source's last stable offset."""
+    end: int | None
+    """The source's last stable offset; None where its leader does not answer."""
 
     @property
     def lag(self) -> int | None:
-        return None if self.next_offset is None else max(self.end - self.next_offset, 0)
+        return None if self.next_offset is None or self.end is None else max(self.end - self.next_offset, 0)
 
 
 class GroupStatus(NamedTuple):
@@ -68,8 +80,22 @@ def partition_status(settings: MirrorSettings, source: Admin, target: Admin) -> 
         positions = _kept(settings, target, partitions)
     else:
         positions = read_positions(settings)
-    ends = list_offsets(source.cluster, dict.fromkeys(partitions, LATEST), READ_COMMITTED)
-    return [PartitionStatus(tp, positions.get(tp), ends[tp].offset) for tp in partitions]
+    ends = _ends(source, "source", partitions, READ_COMMITTED)
+    return [PartitionStatus(tp, positions.get(tp), ends.get(tp)) for tp in partitions]
+
+
+def _ends(
+    admin: Admin, side: str, partitions: Iterable[TopicPartition], isolation_level: int
+) -> dict[TopicPartition, int]:
+    """Return where partitions end; those whose leaders do not answer are named in the log, and left out."""
+    asked = dict.fromkeys(partitions, LATEST)
+    ends: dict[TopicPartition, int] = {}
+    for tp, answer in answers_until(admin.cluster, asked, isolation_level, time.monotonic() + PATIENCE_S).items():
+        if isinstance(answer, Exception):
+            logger.warning("the end of %s in the %s is not known: %s", tp, side, answer)
+        else:
+            ends[tp] = answer.offset
+    return ends
 
 
 def _kept(settings: MirrorSettings, target: Admin, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
@@ -77,7 +103,7 @@ def _kept(settings: MirrorSettings, target: Admin, partitions: list[TopicPartiti
     remote = {TopicPartition(settings.naming.remote(tp.topic), tp.partition): tp for tp in partitions}
     there = target.cluster.metadata({tp.topic for tp in remote}, refresh=True).topics
     known = [tp for tp in remote if tp.partition in there[tp.topic].partitions]
-    return {remote[tp]: end.offset for tp, end in list_offsets(target.cluster, dict.fromkeys(known, LATEST)).items()}
+    return {remote[tp]: end for tp, end in _ends(target, "target", known, READ_UNCOMMITTED).items()}
 
 
 def group_status(settings: MirrorSettings, source: Admin, target: Admin) -> list[GroupStatus]:
@@ -88,13 +114,14 @@ def group_status(settings: MirrorSettings, source: Admin, target: Admin) -> list
     """
     ids = {name: topic.topic_id for name, topic in target.cluster.metadata(refresh=True).topics.items()}
     checkpoints, marks = read_checkpoints(settings, ids), read_marks(settings, ids)
-    there, here = source.groups.offsets(checkpoints), target.groups.offsets(checkpoints)
+    there = ask_each(checkpoints, source.groups.offsets, _refused)
+    here = ask_each(checkpoints, target.groups.offsets, _refused)
     names = {settings.naming.remote(tp.topic): tp.topic for offsets in there.values() for tp in offsets}
     found = []
     for group, each in sorted(checkpoints.items()):
         for tp, checkpoint in sorted(each.items()):
-            upstream = there[group].get(TopicPartition(names.get(tp.topic, ""), tp.partition))
-            downstream = here[group].get(tp)
+            upstream = there.get(group, {}).get(TopicPartition(names.get(tp.topic, ""), tp.partition))
+            downstream = here.get(group, {}).get(tp)
             found.append(
                 GroupStatus(
                     group,
@@ -107,3 +134,7 @@ def group_status(settings: MirrorSettings, source: Admin, target: Admin) -> list
                 )
             )
     return found
+
+
+def _refused(group: str, error: Exception) -> None:
+    logger.warning("the positions of group %s are not known: %s", group, error)

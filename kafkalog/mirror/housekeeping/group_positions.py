@@ -10,13 +10,14 @@ back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.groups.descriptions import DEAD, EMPTY, CommittedOffset, is_of_consumers
-from kafkalog.client.offsets import LATEST, list_offsets
+from kafkalog.client.offsets import LATEST, answers_until
 from kafkalog.client.types import READ_COMMITTED, TopicPartition
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.housekeeping.checkpoints import Checkpoints
@@ -27,6 +28,9 @@ from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.protocol.errors import KafkaError, UnknownMemberIdError
 
 logger = logging.getLogger(__name__)
+
+PATIENCE_S = 5.0
+"""The time for which leaders of the source are asked where their logs end."""
 
 Positions = Mapping[TopicPartition, CommittedOffset]
 """The offsets that a group has committed."""
@@ -72,6 +76,14 @@ def to_bring_back(
         else:
             found.commits[tp] = CommittedOffset(upstream, metadata=at.metadata)
     return found
+
+
+def within(
+    offsets: Mapping[TopicPartition, CommittedOffset], ends: Mapping[TopicPartition, int], committed: Positions
+) -> dict[TopicPartition, CommittedOffset]:
+    """Return what to commit in the source: not beyond its ends, for it may have lost records, and only forward."""
+    found = {tp: at._replace(offset=min(at.offset, ends[tp])) for tp, at in offsets.items()}
+    return {tp: at for tp, at in found.items() if tp not in committed or committed[tp].offset < at.offset}
 
 
 class GroupPositions:
@@ -145,9 +157,10 @@ class GroupPositions:
         for group, each in decided.items():
             done = dict(each.known)
             if each.commits and group in described and described[group].state in (EMPTY, DEAD):
-                offsets = self._within_source(each.commits, there[group])
+                ends = self._source_ends(each.commits)
+                offsets = within({tp: each.commits[tp] for tp in ends}, ends, there[group])
                 if not offsets or self._commit(self._source, "source", group, offsets):
-                    done |= {tp: reached[group][tp].offset for tp in each.commits}
+                    done |= {tp: reached[group][tp].offset for tp in ends}
             if done:
                 names = self._naming
                 self._marks.store(
@@ -181,13 +194,11 @@ class GroupPositions:
                 marks.store(group, unmarked)
         return found
 
-    def _within_source(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], committed: Positions
-    ) -> dict[TopicPartition, CommittedOffset]:
-        """Return positions that are not beyond the source's end, which may have lost records, and still forward."""
-        ends = list_offsets(self._source.cluster, dict.fromkeys(offsets, LATEST), READ_COMMITTED)
-        found = {tp: at._replace(offset=min(at.offset, ends[tp].offset)) for tp, at in offsets.items()}
-        return {tp: at for tp, at in found.items() if tp not in committed or committed[tp].offset < at.offset}
+    def _source_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where partitions of the source end; those whose leaders do not answer have their turn later."""
+        asked, deadline = dict.fromkeys(partitions, LATEST), time.monotonic() + PATIENCE_S
+        answers = answers_until(self._source.cluster, asked, READ_COMMITTED, deadline)
+        return {tp: end.offset for tp, end in answers.items() if not isinstance(end, Exception)}
 
     # Both
 

@@ -1,9 +1,10 @@
-"""Remember which positions of groups in the target are not news: the mirror has put them there, or brought them back.
+"""Remember which positions of groups in the target the mirror itself has committed, or has brought back to the source.
 
-Without this, a position that the mirror committed in the target would look like one that the group has reached there,
-and would undo it when the group's offsets are reset in the source. A mark is stored before the mirror commits in the
-target, and after it has committed in the source: so a process that dies between the two takes nothing of the mirror's
-for the group's own, and brings back again what it may not have brought back.
+Without these marks, a position that the mirror committed in the target would look like one that the group has reached
+there. The mirror would bring it back to the source, and so undo a reset of the group's offsets there.
+
+A mark is stored before the mirror commits in the target, and after it has committed in the source. A process may die in
+between. Then the next one still knows the mirror's own commits in the target, and commits once more in the source.
 """
 
 from __future__ import annotations
