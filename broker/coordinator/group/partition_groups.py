@@ -12,13 +12,14 @@ import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TypeVar
 
+from broker.coordinator.batch_sizes import RECORD_BYTES
 from broker.coordinator.group.classic.classic_group import ClassicGroup, ClassicSettings
 from broker.coordinator.group.coordinator_parts import CoordinatorParts, Group, LoadState
 from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership, store_error
 from broker.coordinator.group.membership import Answer, CommitRequest, Membership, Store
 from broker.coordinator.group.offsets import Committed, GroupOffsets, TopicPartition, placed
 from broker.coordinator.group.pace import Pace
-from broker.coordinator.group.removal import Removal, tombstone_batches
+from broker.coordinator.group.removal import Removal
 from broker.coordinator.group.replay import Replay
 from broker.coordinator.state_log import DEFAULT_TIMEOUT_MS, RETRY_LOAD_MS, StateRecord
 from broker.replica.acknowledging.appended import Appended
@@ -398,7 +399,8 @@ class PartitionGroups:
     def bury(self, group: Group) -> list[Appended]:
         """Append the tombstones of a group, except those of its offsets."""
         records = group.membership.tombstones(group.id)
-        return [self._parts.log.write(self.index, some) for some in tombstone_batches(records)]
+        batches = self.removal.batches(records, lambda record: RECORD_BYTES + len(record.key))
+        return [self._parts.log.write(self.index, some) for some in batches]
 
 
 def _release(group: Group) -> None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
+from broker.coordinator.batch_sizes import RECORD_BYTES, fitting
 from broker.coordinator.group.coordinator_parts import CoordinatorParts, Group, LoadState
 from broker.coordinator.group.offsets import TopicPartition, tombstones
+from broker.coordinator.state_log import as_coordinator_error
 from broker.replica.acknowledging.appended import Appended
-from kafkalog.protocol.errors import GroupIdNotFoundError, NotCoordinatorError
+from kafkalog.protocol.errors import GroupIdNotFoundError, KafkaError, NotCoordinatorError
 
 logger = logging.getLogger(__name__)
 
@@ -161,19 +163,26 @@ class Removal:
             KafkaError: the tombstones of some offsets cannot be appended; those offsets stay.
         """
         written = []
-        for some in tombstone_batches(partitions):
+        group_bytes = RECORD_BYTES + len(group.id.encode())
+        for some in self.batches(partitions, lambda partition: group_bytes + len(partition[0].encode())):
             written.append(self._parts.log.write(self._owner.index, tombstones(group.id, some)))
             group.offsets.remove(some)
         return written
+
+    def batches(self, items: Sequence[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+        """Divide tombstones among batches that the log takes; `size_of` returns the bytes of each.
+
+        Raises:
+            CoordinatorNotAvailableError, NotCoordinatorError: The partition is not led here.
+        """
+        try:
+            most_bytes = self._parts.log.most_bytes(self._owner.index)
+        except KafkaError as error:
+            raise as_coordinator_error(error) from error
+        return fitting(items, size_of, most_bytes, TOMBSTONES_AT_ONCE)
 
     def _drop_if_done(self, group: Group) -> list[Appended]:
         """Delete the group when it has neither members nor offsets."""
         if not group.membership.is_empty or not group.offsets.is_empty:
             return []
         return self._owner.drop(group)
-
-
-def tombstone_batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Split tombstones into batches of `TOMBSTONES_AT_ONCE`."""
-    for first in range(0, len(items), TOMBSTONES_AT_ONCE):
-        yield items[first : first + TOMBSTONES_AT_ONCE]

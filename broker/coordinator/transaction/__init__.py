@@ -9,7 +9,6 @@
 - `completion`              writes the markers of a decided transaction, and stores that they are written
 - `waiting`                 decisions that wait until they are replicated, and what the broker's log says of them
 - `coordinator`             loads partitions, stores their changes, aborts transactions that time out
-- `expiry`                  the batches in which expired transactional ids are removed
 - `admission`               checks that a transaction covers a transactional append
 - `service`                 coordinator, markers and checks, put together
 - `settings`                the coordinator's settings, as values

@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, Protocol
 
+from broker.coordinator.batch_sizes import RECORD_BYTES, fitting
 from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, Shortage, StateBatch, StateRecord
 from broker.coordinator.transaction.completion import Completion, IsAbsent
-from broker.coordinator.transaction.expiry import first_batch
 from broker.coordinator.transaction.machine import (
     NO_PRODUCER_ID,
     Producer,
@@ -48,6 +47,9 @@ from kafkalog.protocol.errors import (
 from kafkalog.protocol.primitives import fits_string
 
 logger = logging.getLogger(__name__)
+
+TOMBSTONES_AT_ONCE = 200
+"""The most transactional ids that are removed in one batch."""
 
 
 class Log(Protocol):
@@ -476,12 +478,15 @@ class TransactionCoordinator:
         """Forget transactional ids that were not used for `transactional.id.expiration.ms`."""
         expiration_ms = self._settings().expiration_ms
         for transactions in list(self._partitions.values()):
-            expired = deque(transactions.expired(self._now_ms(), expiration_ms))
-            while expired and self._is_current(transactions):
+            expired = transactions.expired(self._now_ms(), expiration_ms)
+            if not (expired and self._is_current(transactions)):
+                continue
+            most_bytes = self._log.most_bytes(transactions.index)
+            for batch in fitting(expired, _tombstone_bytes, most_bytes, TOMBSTONES_AT_ONCE):
+                if not self._is_current(transactions):
+                    break
                 now = self._now_ms()
-                batch = first_batch(expired, self._log.most_bytes(transactions.index))
-                some = [machine for machine in batch if machine.has_expired(now, expiration_ms)]
-                if some:
+                if some := [machine for machine in batch if machine.has_expired(now, expiration_ms)]:
                     await self._forget(transactions, some)
 
     async def _forget(self, transactions: PartitionTransactions, machines: list[TransactionMachine]) -> None:
@@ -497,3 +502,7 @@ class TransactionCoordinator:
             return
         for machine in machines:
             transactions.put(machine.transactional_id, None)
+
+
+def _tombstone_bytes(machine: TransactionMachine) -> int:
+    return RECORD_BYTES + len(machine.transactional_id.encode())

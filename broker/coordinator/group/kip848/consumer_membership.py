@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any
 
+from broker.coordinator.batch_sizes import fitting
 from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Leaver, SyncRequest, SyncResult
 from broker.coordinator.group.kip848 import member_changes
 from broker.coordinator.group.kip848.context import Context, Matched, Outcome, Timer, TimerKind
@@ -272,15 +274,10 @@ class ConsumerMembership:
         coordinator has moved, and the log takes only so many bytes. The change has records of the group as well, so
         half of the bytes is left for those.
         """
-        room = min(self.most_stored(), MOST_FENCED_BYTES) // 2
-        fenced: list[Member] = []
-        for member_id in late:
-            member = self.group.members[member_id]
-            room -= member_changes.removal_bytes(self.group, member)
-            if fenced and (room < 0 or len(fenced) == FENCED_AT_ONCE):
-                break
-            fenced.append(member)
-        return fenced
+        members = (self.group.members[member_id] for member_id in late)
+        most_bytes = min(self.most_stored(), MOST_FENCED_BYTES) // 2
+        size_of = partial(member_changes.removal_bytes, self.group)
+        return next(fitting(members, size_of, most_bytes, FENCED_AT_ONCE), [])
 
     def _plan_wake(self) -> None:
         self.wake_at = min((deadline for deadline, _ in self._timers.values()), default=None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from broker.coordinator.batch_sizes import RECORD_BYTES
 from broker.coordinator.group.kip848.advance import dropped_regexes, refresh
 from broker.coordinator.group.kip848.context import Context, Timer, TimerKind
 from broker.coordinator.group.kip848.formats import group_records
@@ -21,9 +22,6 @@ from kafkalog.protocol.errors import (
     UnknownMemberIdError,
     UnreleasedInstanceIdError,
 )
-
-RECORD_BYTES = 40
-"""About the bytes that a tombstone has besides the names in its key."""
 
 _ABANDON = "The member must abandon all its partitions and rejoin."
 

@@ -167,3 +167,21 @@ def test_what_no_log_takes_is_not_made_a_record_of(serving: Serving) -> None:
         assert not serving.broker.groups.groups()
 
     serving.run(work())
+
+
+def test_tombstones_of_a_group_with_a_long_id_are_in_batches_that_the_log_takes(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = "g" * 32_000
+    groups = serving.broker.groups
+    monkeypatch.setattr(groups.log, "most_bytes", lambda index: 200_000)
+
+    async def work() -> None:
+        for index in range(PARTITIONS):
+            offsets = {("t", index): Committed(3, -1, "", serving.parts.now)}
+            assert await groups.commit(group, CommitRequest("", None, -1, 8), offsets) == {}
+        assert serving.offsets(group) == {3}
+        assert await groups.delete_group(group) is ErrorCode.NONE
+        assert serving.offsets(group) == set()
+
+    serving.run(work())

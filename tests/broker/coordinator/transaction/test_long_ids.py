@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from broker.coordinator.transaction import coordinator as coordinator_module
-from broker.coordinator.transaction import expiry
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
-from broker.coordinator.transaction.machine import Producer, TransactionMachine
+from broker.coordinator.transaction.machine import Producer
 from kafkalog.protocol.errors import InvalidRequestError
 from kafkalog.protocol.primitives import MAX_STRING, EncodeError
 from tests.broker.coordinator.support import Stored
@@ -86,18 +84,3 @@ def test_long_ids_do_not_keep_others_from_expiring(stored: Callable[..., Stored]
         await coordinator.stop()
 
     serving.run(work())
-
-
-def test_so_many_ids_are_removed_in_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "TOMBSTONES_AT_ONCE", 3)
-
-    def batches(most_bytes: int, *ids: str) -> list[list[str]]:
-        expired = deque(TransactionMachine.new(name, 1, 1000, NOW) for name in ids)
-        found = []
-        while expired:
-            found.append([machine.transactional_id for machine in expiry.first_batch(expired, most_bytes)])
-        return found
-
-    assert batches(1000, *"abcd") == [["a", "b", "c"], ["d"]]
-    assert batches(80 + 2 * 41, *"abc") == [["a", "b"], ["c"]]
-    assert batches(0, "a", "b") == [["a"], ["b"]]

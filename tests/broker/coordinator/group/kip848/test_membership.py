@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker.coordinator.batch_sizes import RECORD_BYTES
 from broker.coordinator.group.kip848 import consumer_membership
 from broker.coordinator.group.kip848.config import ConsumerGroupConfig, MigrationPolicy
 from broker.coordinator.group.kip848.consumer_membership import FENCE_AGAIN_MS, ConsumerMembership
@@ -173,7 +174,7 @@ def test_many_sessions_that_end_together_are_several_changes(
     if bound == "members":
         monkeypatch.setattr(consumer_membership, "FENCED_AT_ONCE", 2)
     else:
-        groups.membership.most_stored = lambda: 2 * 2 * 3 * 50
+        groups.membership.most_stored = lambda: 2 * (2 * RECORD_BYTES + 2 * 3 * 50)
     expire(groups, "a", "b", "c", "d", "e")
     for left in (3, 1, 0):
         assert len(groups.membership.group.members) == left
