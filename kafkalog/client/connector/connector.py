@@ -36,6 +36,7 @@ from kafkalog.client.connector.offset_stores import (
     DualOffsets,
     KafkaOffsets,
     OffsetStore,
+    PartitionsReleasedError,
     ZooKeeperOffsets,
     commit_with_retries,
 )
@@ -98,6 +99,8 @@ class ConsumerConnector(Closing):
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._stopped: dict[TopicPartition, PartitionState] = {}
         """Partitions that are not fetched any more and are this member's still."""
+        self._has_stopped = False
+        """True from the time that partitions are given up until others, or the same ones, are fetched."""
         self._listener: ConnectorRebalanceListener | None = None
         self._is_announcing = False
         """True if the listener is being called. The partitions are still this member's meanwhile."""
@@ -193,11 +196,14 @@ class ConsumerConnector(Closing):
     def commit_offsets(self, retry: bool = True) -> bool:
         """Commit what the streams have returned; return whether that succeeded. Failures are logged.
 
+        It fails while the group rebalances: partitions that are given up may be another member's already. What was not
+        committed of them is read again, by this member or another one.
+
         Args:
             retry: Try again up to `offsets.commit.max.retries` times where the offsets are in Kafka.
         """
         retries = self.config.offsets_commit_max_retries if retry and self.config.offsets_storage == KAFKA else 0
-        return commit_with_retries(self._commit_once, retries, self.config.offsets_channel_backoff, self._ended.wait)
+        return commit_with_retries(self._commit_read, retries, self.config.offsets_channel_backoff, self._ended.wait)
 
     def shutdown(self) -> None:
         """Leave the group: stop fetching, end the streams, commit if `auto.commit.enable`, and release everything."""
@@ -379,6 +385,7 @@ class ConsumerConnector(Closing):
             states[self._stream_of(tp.topic, thread)].append(found[tp])
         with self._lock:
             self._partitions = found
+            self._has_stopped = False
         self._fetchers = Fetchers(self._client(), self.config.num_consumer_fetchers)
         self._fetchers.start(states)
 
@@ -390,6 +397,7 @@ class ConsumerConnector(Closing):
             # From now on they are committed only before their release: after it they may be another member's.
             owned = self._member.owned if self._member is not None and not are_lost else {}
             stopped = self._stopped | self._partitions
+            self._has_stopped |= bool(stopped)
             self._partitions = {}
             self._stopped = {tp: each for tp, each in stopped.items() if tp in owned}
             if are_lost or self._listener is None:
@@ -424,7 +432,8 @@ class ConsumerConnector(Closing):
 
     def _commit_regularly(self) -> None:
         while not self._ended.wait(self.config.auto_commit_interval):
-            self.commit_offsets(retry=False)
+            # They are committed before they are released, too.
+            commit_with_retries(self._commit_once, 0, 0.0)
 
     def _commit_released(self) -> None:
         """Commit what was consumed of partitions before they are released.
@@ -437,9 +446,18 @@ class ConsumerConnector(Closing):
         else:
             self._commit_stopped()
 
+    def _commit_read(self) -> None:
+        with self._lock:
+            if self._has_stopped and not self._is_announcing:
+                raise PartitionsReleasedError("the group rebalances, and the partitions may be another member's")
+            self._commit_present()
+
     def _commit_once(self) -> None:
         with self._lock:
-            self._commit_all(self._stopped if self._is_announcing else self._partitions)
+            self._commit_present()
+
+    def _commit_present(self) -> None:
+        self._commit_all(self._stopped if self._is_announcing else self._partitions)
 
     def _commit_stopped(self) -> None:
         with self._lock:

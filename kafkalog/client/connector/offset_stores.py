@@ -44,6 +44,10 @@ def write_offsets(group: str, offsets: Offsets, *, only_while: str | None = None
         yield from put(nodes.offset(group, tp), str(offset).encode(), only_while=only_while)
 
 
+class PartitionsReleasedError(ClientError):
+    """The partitions are being given up; they may be another member's already."""
+
+
 class OffsetStore(Protocol):
     """Committed offsets of one group."""
 
@@ -163,14 +167,14 @@ def commit_with_retries(
 ) -> bool:
     """Call `commit` until it succeeds, with at most so many retries; return whether it did. Errors are logged.
 
-    There is no retry once the session has expired.
+    There is no retry once the session has expired, or the partitions are given up.
     """
     for left in range(retries, -1, -1):
         try:
             commit()
         except (ClientError, KafkaError) as error:
             logger.error("offsets were not committed: %s", error)
-            if isinstance(error, SessionExpiredError):
+            if isinstance(error, SessionExpiredError | PartitionsReleasedError):
                 return False
             if left:
                 sleep(backoff)

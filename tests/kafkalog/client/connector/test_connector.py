@@ -368,6 +368,7 @@ def test_what_was_released_is_not_committed_again(
     wait_until(lambda: over_zookeeper.owners(group, tp.topic) == {1: "somebody-0"}, "the partition is released")
     assert in_kafka.of(tp) == 3
     in_kafka.commit(tp, 10)
+    assert not connector.commit_offsets()
     connector.shutdown()
     assert in_kafka.of(tp) == 10
 
