@@ -28,8 +28,10 @@ logger = logging.getLogger(__name__)
 
 _POLL_S = 0.1
 _ALL = 1 << 31
-_ASK_AGAIN_S = 0.1
-"""The least time until the leader of a partition without an offset is asked again, while others are fetched."""
+_OTHERS_WAIT_S = 0.5
+"""The time that leaders have to tell the offsets at which partitions begin, while others are to be fetched."""
+_ASK_AGAIN_S = 2.0
+"""The time until they are asked again, while others are fetched."""
 _STOP_S = 5.0
 """The time to wait for a thread's end. One that hangs at a broker ends later, and can put nothing into its stream."""
 
@@ -128,8 +130,7 @@ class _Fetcher(threading.Thread):
         Raises:
             KafkaError, ClientError: No partition can be fetched.
         """
-        now = time.monotonic()
-        error = self._find_offsets(now) if now >= self._ask_at else None
+        error = self._find_offsets() if time.monotonic() >= self._ask_at else None
         new = [tp for tp, each in self._partitions.items() if each.consumed is not None and tp not in self._due]
         consumer.assign([*self._due, *new])
         for tp in new:
@@ -142,19 +143,21 @@ class _Fetcher(threading.Thread):
         if error is not None:
             self._tell(error)
 
-    def _find_offsets(self, now: float) -> Exception | None:
+    def _find_offsets(self) -> Exception | None:
         """Ask for the ends of the logs of partitions without an offset; return the error of one that has none yet."""
         reset = EARLIEST if self._cluster.config.auto_offset_reset == "earliest" else LATEST
         unknown = {tp: reset for tp, each in self._partitions.items() if each.consumed is None}
+        if not unknown:
+            return None
         failed: dict[TopicPartition, Exception] = {}
-        deadline = now + self._cluster.config.request_timeout
+        deadline = time.monotonic() + (_OTHERS_WAIT_S if self._due else self._cluster.config.request_timeout)
         for tp, answer in ask_leaders(self._cluster, unknown, READ_UNCOMMITTED, deadline).items():
             if isinstance(answer, Exception):
                 failed[tp] = answer
             else:
                 self._partitions[tp].consumed = answer.offset
         self._cluster.forget({tp.topic for tp in failed})
-        self._ask_at = now + max(self._cluster.config.retry_backoff, _ASK_AGAIN_S)
+        self._ask_at = time.monotonic() + (_ASK_AGAIN_S if self._due else 0.0)
         # One that does not pass counts more.
         return min(failed.values(), key=is_retriable, default=None)
 
