@@ -107,8 +107,10 @@ class _Credentials:
         with self._lock:
             request = self._request
             if request is None:
-                request = self._request = Future()
+                request = Future()
                 threading.Thread(target=self._find, args=(request,), name="kafkalog-aws", daemon=True).start()
+                # Now there is a thread that ends it.
+                self._request = request
         try:
             return request.result(min(max(deadline - time.monotonic(), 0.0), threading.TIMEOUT_MAX))
         except FutureTimeoutError:
@@ -119,14 +121,14 @@ class _Credentials:
 
     def _find(self, request: Future[AwsCredentials]) -> None:
         """Look for credentials, on a thread of its own: servers may have to be asked, and they may be slow."""
-        from botocore.exceptions import BotoCoreError, ConnectionError, HTTPClientError, SSLError
-
         failure: Exception
         try:
             found = self._assumed() if "awsRoleArn" in self._options else self._own()
         except (AuthenticationError, ConnectionFailedError) as error:
             failure = error
         except Exception as error:  # a defect must not leave the waiting threads waiting
+            from botocore.exceptions import BotoCoreError, ConnectionError, HTTPClientError, SSLError
+
             is_outage = isinstance(error, ConnectionError | HTTPClientError) and not isinstance(error, SSLError)
             kind = ConnectionFailedError if is_outage else AuthenticationError
             reason = str(error) if isinstance(error, BotoCoreError) else repr(error)
