@@ -15,6 +15,9 @@ from broker.config.definition import ConfigError, shown
 SUPPORTED_PROTOCOLS = ("PLAINTEXT",)
 KNOWN_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
+_HOST = re.compile(r"[0-9a-zA-Z\-%._:]+")
+_COUNT = re.compile(r"\d{1,10}", re.ASCII)
+_MOST_CONNECTIONS = (1 << 31) - 1
 _LISTENER = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<six>[^\]]+)\]|(?P<host>[^:\[\]]*)):(?P<port>-?[0-9]{1,9})"
 )
@@ -79,6 +82,29 @@ def parse_protocol_map(entries: tuple[str, ...]) -> dict[str, str]:
             )
         result[name.strip().upper()] = protocol.strip().upper()
     return result
+
+
+def parse_connection_overrides(key: str, text: str) -> dict[str, int]:
+    """Parse `host:count` entries, separated by commas, into counts by host; a host is an IP address or a name.
+
+    Raises:
+        ConfigError: an entry is not `host:count`.
+    """
+    counts: dict[str, int] = {}
+    for entry in text.split(",") if text else ():
+        host, _, count = (part.strip() for part in entry.rpartition(":"))
+        if not (_HOST.fullmatch(host) and _COUNT.fullmatch(count) and int(count) <= _MOST_CONNECTIONS):
+            raise ConfigError(
+                f"Invalid value {shown(entry.strip())} for configuration {key}: expected host:count, such as "
+                "10.0.0.7:200, with an IP address or the name of a host"
+            )
+        counts[host] = int(count)
+    return counts
+
+
+def check_connection_overrides(key: str, text: str) -> None:
+    """Check entries as `parse_connection_overrides` reads them; it is a `Validator`."""
+    parse_connection_overrides(key, text)
 
 
 def _protocol(name: str, protocol_map: dict[str, str]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
+from broker.net.address_limits import AddressLimits
 from broker.net.connection import Connection, Dispatcher
 from broker.net.disk_reads import DiskReads
 from broker.net.memory import RequestMemory
@@ -64,6 +65,7 @@ class Acceptor:
         self._max_descriptor = limit - min(RESERVED_DESCRIPTORS, limit // 4)
         self._sockets: list[tuple[Listener, Endpoint]] = []
         self._per_address: Counter[str] = Counter()
+        self._limits = AddressLimits(loop, network, config)
         self._sweep: asyncio.TimerHandle | None = None
         self.connections: dict[Connection, None] = {}
 
@@ -201,8 +203,9 @@ class Acceptor:
         return len(self._sockets) > 1 and endpoint.name == self._config.inter_broker_listener
 
     def _admit(self, address: str, endpoint: Endpoint) -> bool:
-        if self._per_address[address] >= self._config["max.connections.per.ip"]:
-            logger.warning("refusing connection from %s: max.connections.per.ip is reached", address)
+        most = self._limits.of(address)
+        if self._per_address[address] >= most:
+            logger.warning("refusing connection from %s: it has %d, as max.connections.per.ip allows", address, most)
             return False
         if len(self.connections) < self._config["max.connections"]:
             return True
