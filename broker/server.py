@@ -118,7 +118,11 @@ class Server:
             self.logs.retention_policy = self._retention_policy()
             await self._open(loop)
         except BaseException:
-            await self._abandon()
+            try:
+                await self._abandon()
+            except Exception as error:
+                # The reason of the failed start says more.
+                logger.exception("the start that failed could not be undone: %s", error)
             raise
 
     async def _abandon(self) -> None:
