@@ -24,6 +24,7 @@ from broker.metadata.model import MetadataError
 from broker.runtime import Runtime
 from broker.server import Server
 from broker.system import collector, compiler_pages
+from broker.system.announcing import announce
 from broker.zookeeper.interface import ZooKeeperError
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.records.kernels import loader
@@ -96,16 +97,8 @@ async def _serve(config: BrokerConfig, ops: FileOps) -> None:
 
 
 def _tell_ready(server: Server) -> None:
-    """Print the line that says that the broker is ready. It serves whether or not anybody can read that."""
     addresses = ", ".join(map(str, server.registration.endpoints))
-    try:
-        print(f"kafkalog broker {server.broker_id} is accepting connections on {addresses}", flush=True)
-    except OSError as error:
-        logger.warning("Standard output cannot be written: %s. The broker accepts connections on %s", error, addresses)
-        # Python would try to write the line again at exit.
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)
+    announce(f"kafkalog broker {server.broker_id} is accepting connections on {addresses}")
 
 
 def _load_kernels() -> None:

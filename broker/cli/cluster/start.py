@@ -21,6 +21,7 @@ from broker.cli.cluster.description import (
     start_request,
 )
 from broker.cli.settings import read_overrides
+from broker.system.announcing import announce
 
 READY_S = 120.0
 """The longest time in seconds that a restarted broker may take until it accepts connections."""
@@ -39,10 +40,6 @@ examples:
 Without an id it runs ZooKeeper and the brokers 1, 2, 3, … until Ctrl-C, and keeps their data in the directory. With an
 id it has that broker of a running cluster started again. Topics get three replicas, where there are three brokers.
 """
-
-
-ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""The signals that end the cluster; the last one when its terminal is closed."""
 
 
 class _StopRequestedError(Exception):
@@ -116,20 +113,21 @@ def _supervise(
         }
     )
     supervisor = None
+    ending = ending_signals()
     try:
-        for number in ENDING:
+        for number in ending:
             signal.signal(number, _stop)
         ports = choose_ports(arguments.base_port, arguments.brokers)
-        supervisor = Supervisor(directory, ports, java, jars, zookeeper, overrides, _tell)
+        supervisor = Supervisor(directory, ports, java, jars, zookeeper, overrides, announce)
         supervisor.start(os.getpid())
-        _tell(f"the cluster is accepting connections on {supervisor.description.bootstrap}")
+        announce(f"the cluster is accepting connections on {supervisor.description.bootstrap}")
         supervisor.watch()
     except _StopRequestedError:
         return 0
     except ClusterFailedError as error:
         return _complain(str(error), 1)
     finally:
-        for number in ENDING:
+        for number in ending:
             signal.signal(number, signal.SIG_IGN)
         if supervisor is not None:
             supervisor.stop()
@@ -167,8 +165,10 @@ def _said(log: Path, position: int) -> bytes:
         return file.read()
 
 
-def _tell(line: str) -> None:
-    print(line, flush=True)
+def ending_signals() -> list[signal.Signals]:
+    """Return the signals that end the cluster: also the one that comes when its terminal is closed, without `nohup`."""
+    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hangs_up else [])]
 
 
 def _complain(message: str, code: int) -> int:

@@ -20,6 +20,7 @@ from broker.cli.zookeeper.server import (
     check_ports,
     with_ports,
 )
+from broker.system.announcing import announce
 from kafkalog.cli.shared.actions import add_command
 from kafkalog.java_properties import PropertiesError
 
@@ -73,7 +74,7 @@ def run_start(arguments: argparse.Namespace) -> int:
         server = ZooKeeperServer(java, jars, properties)
         if server.wait_until_it_serves():
             told = ", ".join(f"{host}:{port}" for host, port in places)
-            print(f"ZooKeeper is accepting connections on {told}", flush=True)
+            announce(f"ZooKeeper is accepting connections on {told}")
         code = server.process.wait()
     except _StopRequestedError:
         return 0

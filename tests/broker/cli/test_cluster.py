@@ -21,6 +21,7 @@ from broker.cli.cluster.description import (
     remembered_ports,
     write_cut_request,
 )
+from broker.cli.cluster.start import ending_signals
 from broker.cli.cluster.supervisor import ClusterFailedError, Supervisor, broker_settings, choose_ports
 from broker.log.directories.log_dir import LogDir
 from kafkalog.client.admin import NewTopic
@@ -55,6 +56,15 @@ def cluster(processes: None, tmp_path: Path) -> Iterator[tuple[Path, str]]:
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+@pytest.mark.parametrize("started_by", [signal.SIG_DFL, signal.SIG_IGN], ids=["a terminal", "nohup"])
+def test_the_end_of_the_terminal_ends_it_unless_nohup_has_started_it(started_by: signal.Handlers) -> None:
+    before = signal.signal(signal.SIGHUP, started_by)
+    try:
+        assert (signal.SIGHUP in ending_signals()) == (started_by is signal.SIG_DFL)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.timeout(300)

@@ -48,7 +48,7 @@ def test_it_serves_though_its_output_cannot_be_written(tmp_path: Path) -> None:
         process = started(*words, stdout=full)
     with ended_by_sigterm(process):
         assert process.stderr is not None
-        told = (re.search(rb"accepts connections on PLAINTEXT://([^:]+):(\d+)", line) for line in process.stderr)
+        told = (re.search(rb"is accepting connections on PLAINTEXT://([^:]+):(\d+)", line) for line in process.stderr)
         place = next(filter(None, told), None)
         assert place is not None, "the broker has ended"
         socket.create_connection((place[1].decode(), int(place[2])), timeout=20).close()
