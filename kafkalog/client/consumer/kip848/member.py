@@ -284,7 +284,11 @@ class Member:
             self.failed(beat, now)
             return Next.FIND if code in _MOVED else Next.BACK_OFF
         error = error_for(code)
-        self.fail(type(error)(f"group {self.settings.group_id}: {message or error.message}"))
+        told = message or error.message
+        if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and self.wanted is not None:
+            # A broker may say so before metadata does, and names no topic.
+            told = f"{_named(self.wanted)}: {told}"
+        self.fail(type(error)(f"group {self.settings.group_id}: {told}"))
         return Next.FAIL
 
     def failed(self, beat: Beat, now: float) -> None:
@@ -363,6 +367,16 @@ class Member:
             request.topic_partitions = [] if joins else topic_partitions(self.current or NOTHING)
         self._told = _Told(wanted, self._taken)
         return request
+
+
+def _named(wanted: Wanted) -> str:
+    """Return the topics of a subscription as an error names them."""
+    if not wanted.topics:
+        return f"a topic of the pattern {wanted.regex}"
+    first, *others = sorted(wanted.topics)
+    if not (others or wanted.regex):
+        return f"topic {first}"
+    return f"topic {first}, or another one of the subscription"
 
 
 def topic_partitions(partitions: Iterable[TopicIdPartition]) -> list[TopicPartitions]:

@@ -236,6 +236,22 @@ def test_what_no_heartbeat_mends(code: ErrorCode, kind: type[Exception], fenced:
     assert member.due(200.0) == 0
 
 
+@pytest.mark.parametrize(
+    ("wanted", "named"),
+    [
+        (Wanted(frozenset({"a"})), "topic a: The principal"),
+        (BOTH, "topic a, or another one of the subscription: The principal"),
+        (Wanted(frozenset({"a"}), "b.*"), "topic a, or another one of the subscription: The principal"),
+        (Wanted(frozenset(), "b.*"), "a topic of the pattern b.*: The principal"),
+    ],
+)
+def test_a_topic_without_a_right_is_named(wanted: Wanted, named: str) -> None:
+    member = made()
+    member.want(wanted)
+    assert member.refused(member.beat(100.0), ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, 100.0) is Next.FAIL
+    assert f"group g: {named}" in str(member.failure)
+
+
 def test_subscriptions_that_change() -> None:
     member = stable()
     assert member.want(Wanted(frozenset(), "a.*"))
