@@ -65,7 +65,7 @@ RECORD_ERRORS_SINCE = 8
 CHECKED_ON_LOOP_BYTES = 4 << 20
 """The most bytes of records, uncompressed, that are checked on the event loop: some 5 ms. Workers check the rest."""
 BLOCK_COST = 1024
-"""As many of these bytes are checked in the time that a look at one header within compressed data takes: some 1 µs."""
+"""The bytes of records that are checked in the time that one block of compressed data takes to find: some 1 µs."""
 MOST_POSTPONED_PARTITIONS = 100
 """A request with more batches that wait for acknowledgement has the next request of its connection wait, too."""
 _ACKS = frozenset({ACKS_ALL, ACKS_NONE, ACKS_LEADER})

@@ -15,7 +15,7 @@ from kafkalog.records.peek import NO_MAGIC, RecordsView
 LARGE_SET = 16 * 1024
 """Sets of this many bytes are checked and converted on a worker; compressed ones always are."""
 BYTE_COST = 64
-"""As many bytes of a batch of v2 are checked in the time that a byte of a set takes: a message takes some 10 µs."""
+"""The bytes of a batch of v2 that are checked in the time of one byte of a message set; a message takes some 10 µs."""
 
 
 def takes_long(view: RecordsView) -> bool:

@@ -1,4 +1,4 @@
-"""The headers that tell of which topic a record is that names one, and of which leader. Pure.
+"""The headers that say which topic, and which leader epoch, a record of an internal topic refers to. Pure.
 
 A topic that is deleted and created again under its name has another id (KIP-516). What was stored of the old one says
 nothing about the new one. The header `kafkalog.topic.id` has the 16 bytes of the id: of the source's topic in positions

@@ -401,8 +401,10 @@ class Sender:
     # Failing
 
     def _unreached(self, channel: Channel, error: Exception, batches: list[ProducerBatch]) -> None:
-        """Put back batches that were not sent, because no connection could be made: no attempt to `retries`."""
-        # It is one only to old producers.
+        """Put back batches that were not sent, because no connection could be made.
+
+        That counts as one of the `retries` only in the producers of Kafka 0.8.
+        """
         counted = self._config.counts_refusals
         for batch in batches:
             batch.attempts += counted
