@@ -3,7 +3,7 @@
 Connections of clients:
 
 - `acceptor`     accepts connections within limits and closes idle ones
-- `address_limits` how many connections one address may have
+- `address_limits` limits the connections of one address
 - `connection`   one client's connection: serves requests one after another, answers in order
 - `session`      the connection's listener, peer, principal and client software
 - `transport/`   how a connection's bytes are received and sent

@@ -1,4 +1,4 @@
-"""How many connections one address may have: `max.connections.per.ip` and its overrides."""
+"""Limits of the connections of one address: `max.connections.per.ip` and its overrides."""
 
 from __future__ import annotations
 

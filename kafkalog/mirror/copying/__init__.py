@@ -4,7 +4,7 @@
 - `source_consumer` makes the consumer that reads the source
 - `task`            a transactional producer and the partitions that it writes
 - `batching`        makes batches to send of fetched bytes
-- `left_out`        which assigned partitions are not mirrored at present
+- `left_out`        the assigned partitions that are not mirrored at present
 - `damaged`         holds partitions at batches that cannot be read
 - `positions`       positions in the source, and the offsets of the target that belong to them
 - `progress`        how far a worker is, for metrics and checkpoints

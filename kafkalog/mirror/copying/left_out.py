@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LeftOut:
-    """What is left out of one assignment. A worker makes another one for each assignment.
+    """The partitions that are left out of one assignment. A worker makes another one for each assignment.
 
     Attributes:
         leaderless: The partitions of which a leader does not answer.
