@@ -6,14 +6,13 @@ name the option that has to change, and none shows a password.
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.security import jks
+from kafkalog.client.security import jks, pem
 from kafkalog.client.security.tls_options import TlsOptions
 
 if TYPE_CHECKING:
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 64 << 20
 """No store is as large as this; a file that is, is something else."""
-_PEM_CERTIFICATE = re.compile(r"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----")
-_PEM_KEY = re.compile(r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----")
 
 
 @dataclass(frozen=True)
@@ -43,12 +40,12 @@ def trusted_certificates(options: TlsOptions) -> str | bytes | None:
     Raises:
         ConfigError: They cannot be read.
     """
-    for option, pem in (
+    for option, text in (
         ("ssl.truststore.certificates", options.truststore_certificates),
         ("ssl.ca.pem", options.ca_pem),
     ):
-        if pem is not None:
-            return _trusted_pem(option, pem)
+        if text is not None:
+            return _trusted_pem(option, text)
     if options.truststore_location is not None:
         store = _Store("truststore", options.truststore_location, options.truststore_type, options.truststore_password)
         return store.trusted()
@@ -261,16 +258,16 @@ def _pem_file(option: str, options: TlsOptions) -> str:
 
 def _trusted_pem(option: str, text: str) -> str:
     _check_pem_certificates(option, text)
-    return text
+    return pem.blocks(pem.CERTIFICATE, text)
 
 
 def _check_pem_certificates(option: str, text: str) -> None:
-    if not _PEM_CERTIFICATE.search(text):
+    if not pem.count(pem.CERTIFICATE, text):
         raise ConfigError(f"{option}: it has no line -----BEGIN CERTIFICATE-----")
 
 
 def _check_pem_key(option: str, text: str) -> None:
-    keys = len(_PEM_KEY.findall(text))
+    keys = pem.count(pem.PRIVATE_KEY, text)
     if keys != 1:
         what = "no line -----BEGIN PRIVATE KEY-----" if keys == 0 else f"{keys} private keys instead of one"
         raise ConfigError(f"{option}: it has {what}")
