@@ -45,7 +45,7 @@ def trusted_certificates(options: TlsOptions) -> str | bytes | None:
         ("ssl.ca.pem", options.ca_pem),
     ):
         if text is not None:
-            return _trusted_pem(option, text)
+            return _pem_certificates(option, text)
     if options.truststore_location is not None:
         store = _Store("truststore", options.truststore_location, options.truststore_type, options.truststore_password)
         return store.trusted()
@@ -60,26 +60,25 @@ def identity(options: TlsOptions) -> Identity | None:
     """
     password = options.key_password
     if options.keystore_key is not None and options.keystore_chain is not None:
-        _check_pem_key("ssl.keystore.key", options.keystore_key)
-        _check_pem_certificates("ssl.keystore.certificate.chain", options.keystore_chain)
-        return Identity(options.keystore_chain, options.keystore_key, password, "ssl.keystore.key")
+        key = _pem_private_key("ssl.keystore.key", options.keystore_key)
+        certificates = _pem_certificates("ssl.keystore.certificate.chain", options.keystore_chain)
+        return Identity(certificates, key, password, "ssl.keystore.key")
     if options.keystore_location is not None:
         store = _Store("keystore", options.keystore_location, options.keystore_type, options.keystore_password)
         return store.identity(password)
     if not options.has_certificate:
         return None
     if options.certificate_pem is not None:
-        option, certificates = "ssl.certificate.pem", options.certificate_pem
+        option, text = "ssl.certificate.pem", options.certificate_pem
     else:
-        option, certificates = "ssl.certificate.location", _pem_file("ssl.certificate.location", options)
-    _check_pem_certificates(option, certificates)
-    key = certificates
+        option, text = "ssl.certificate.location", _pem_file("ssl.certificate.location", options)
+    certificates = _pem_certificates(option, text)
+    # Without an option for the key, it is in the text with the certificates.
     if options.key_pem is not None:
-        option, key = "ssl.key.pem", options.key_pem
+        option, text = "ssl.key.pem", options.key_pem
     elif options.key_location is not None:
-        option, key = "ssl.key.location", _pem_file("ssl.key.location", options)
-    _check_pem_key(option, key)
-    return Identity(certificates, key, password, option)
+        option, text = "ssl.key.location", _pem_file("ssl.key.location", options)
+    return Identity(certificates, _pem_private_key(option, text), password, option)
 
 
 def read_file(option: str, path: str) -> bytes:
@@ -136,7 +135,7 @@ class _Store:
 
     def trusted(self) -> str | bytes:
         if self._kind == "PEM":
-            return _trusted_pem(self._location, self._text())
+            return _pem_certificates(self._location, self._text())
         if self._kind == "JKS":
             store = self._jks()
             # As Java's trust managers: also the certificates of keys are trusted, but not their issuers.
@@ -151,9 +150,8 @@ class _Store:
         location = f"{self._prefix}.location"
         if self._kind == "PEM":
             text = self._text()
-            _check_pem_key(self._location, text)
-            _check_pem_certificates(self._location, text)
-            return Identity(text, text, key_password, location)
+            private_key = _pem_private_key(self._location, text)
+            return Identity(_pem_certificates(self._location, text), private_key, key_password, location)
         if self._kind == "PKCS12":
             return self._pkcs12_identity(location)
         if self._password is None:
@@ -170,7 +168,7 @@ class _Store:
         except jks.StoreFormatError as error:
             raise ConfigError(f"{self._location}: {error}") from None
         chain = "".join(map(ssl.DER_cert_to_PEM_cert, entry.chain))
-        return Identity(chain, _pem_key(key), None, location)
+        return Identity(chain, _der_key_as_pem(key), None, location)
 
     def _pkcs12_identity(self, location: str) -> Identity:
         store = self._pkcs12()
@@ -181,7 +179,7 @@ class _Store:
         key = store.key.private_bytes(
             serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        return Identity("".join(map(ssl.DER_cert_to_PEM_cert, _chain(store))), _pem_key(key), None, location)
+        return Identity("".join(map(ssl.DER_cert_to_PEM_cert, _chain(store))), _der_key_as_pem(key), None, location)
 
     def _text(self) -> str:
         # What is not UTF-8 can only stand outside of the PEM blocks.
@@ -256,22 +254,19 @@ def _pem_file(option: str, options: TlsOptions) -> str:
     return read_file(option, path or "").decode("utf-8", "replace")
 
 
-def _trusted_pem(option: str, text: str) -> str:
-    _check_pem_certificates(option, text)
+def _pem_certificates(option: str, text: str) -> str:
+    if not pem.count(pem.CERTIFICATE, text):
+        raise ConfigError(f"{option}: it has no line -----BEGIN CERTIFICATE-----")
     return pem.blocks(pem.CERTIFICATE, text)
 
 
-def _check_pem_certificates(option: str, text: str) -> None:
-    if not pem.count(pem.CERTIFICATE, text):
-        raise ConfigError(f"{option}: it has no line -----BEGIN CERTIFICATE-----")
-
-
-def _check_pem_key(option: str, text: str) -> None:
+def _pem_private_key(option: str, text: str) -> str:
     keys = pem.count(pem.PRIVATE_KEY, text)
     if keys != 1:
         what = "no line -----BEGIN PRIVATE KEY-----" if keys == 0 else f"{keys} private keys instead of one"
         raise ConfigError(f"{option}: it has {what}")
+    return pem.blocks(pem.PRIVATE_KEY, text)
 
 
-def _pem_key(der: bytes) -> str:
+def _der_key_as_pem(der: bytes) -> str:
     return ssl.DER_cert_to_PEM_cert(der).replace("CERTIFICATE", "PRIVATE KEY")
