@@ -1,4 +1,4 @@
-"""Tests of PEM text as people keep it: with notes around the blocks, and all in one file."""
+"""Tests of PEM text as people keep it: with notes around the blocks, all in one file, or on one line."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import ssl
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.security.stores import trusted_certificates
@@ -28,6 +29,13 @@ NOTE = "# NetLock Arany (Class Gold) Főtanúsítvány\n"
 
 def trusted(options: TlsOptions) -> list[bytes]:
     return make_ssl_context(options).get_ca_certs(binary_form=True)
+
+
+def folded(pem: str, line_break: str) -> str:
+    """Return PEM with other line breaks; without any, the lines of the label keep theirs."""
+    begin, *base64, end = pem.split("\n")[:-1]
+    around = line_break or "\n"
+    return f"{begin}{around}{line_break.join(base64)}{around}{end}"
 
 
 def chain_sent(options: TlsOptions) -> list[bytes]:
@@ -87,3 +95,31 @@ def test_a_chain_is_sent_once(key_after: bool, tmp_path: Path) -> None:
         TlsOptions(certificate_pem=path.read_text(), key_password=PASSWORD),
     ):
         assert chain_sent(options) == [ssl.PEM_cert_to_DER_cert(pem) for pem in (CERTIFICATE, AUTHORITY)]
+
+
+@pytest.mark.parametrize("broken", [" ", "\r\n", "\t\n ", ""])
+def test_white_space_between_the_base64_does_not_matter(broken: str) -> None:
+    """As in Java. Environment variables and folded YAML have spaces in place of line breaks."""
+    key, certificate, authority = (folded(pem, broken) for pem in (KEY, CERTIFICATE, AUTHORITY))
+    options = TlsOptions(
+        keystore_key=key,
+        keystore_chain=f"{certificate} {authority}",
+        key_password=PASSWORD,
+        truststore_certificates=f"{certificate} {authority}",
+    )
+    expected = [ssl.PEM_cert_to_DER_cert(pem) for pem in (CERTIFICATE, AUTHORITY)]
+    assert chain_sent(options) == expected
+    assert trusted_certificates(options) == f"{CERTIFICATE.strip()}\n{AUTHORITY.strip()}\n"
+
+
+def test_a_key_that_is_encrypted_in_the_old_way() -> None:
+    """Its block has headers, and an empty line after them."""
+    key = serialization.load_pem_private_key(KEY.encode(), PASSWORD.encode())
+    old = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.BestAvailableEncryption(PASSWORD.encode()),
+    ).decode()
+    assert "\nProc-Type: 4,ENCRYPTED\n" in old
+    for text in (old, old.replace("\n", "\r\n")):
+        chain_sent(TlsOptions(keystore_key=text, keystore_chain=CERTIFICATE, key_password=PASSWORD))
