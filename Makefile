@@ -81,7 +81,7 @@ quickstart: check-java $(BIN)/.installed
 	$(BIN)/kafkalog quickstart $(ARGS)
 
 check: lint
-	$(PYTEST) -m "$(IN_CHECK)" -n 3 --dist worksteal $(ARGS)
+	$(PYTEST) -m "$(IN_CHECK)" -n 4 --dist worksteal $(ARGS)
 
 # Tests start many drivers of Spark, and each would load 12,000 classes anew. They run without the archive, too.
 class-data: check-java $(BIN)/.installed

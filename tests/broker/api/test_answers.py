@@ -16,7 +16,7 @@ from kafkalog.protocol.messages.create_topics import CreatableTopic, CreatableTo
 from kafkalog.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalog.protocol.schema import STRING, Struct
-from tests.kafkalog.protocol.support import request_classes, sample, version_id, versions
+from tests.kafkalog.protocol.support import class_name, request_classes, sample, versions
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import create_topic, exchange, receive_frame
 
@@ -68,7 +68,7 @@ def usable(message: Any, version: int) -> Any:
 
 
 @pytest.mark.parametrize("text", [LONG, NOT_UTF8, None], ids=["long", "not UTF-8", "null"])
-@pytest.mark.parametrize("cls", request_classes(), ids=version_id)
+@pytest.mark.parametrize("cls", request_classes(), ids=class_name)
 def test_strings_of_any_length_are_answered(own: KafkalogBroker, cls: type[Any], text: str | None) -> None:
     served = serves(own)
     for version in versions(cls):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import strategies as st
 
 from kafkalog.protocol import messages
@@ -41,13 +43,27 @@ def versions(cls: type[Message]) -> range:
     return range(cls.min_version, cls.max_version + 1)
 
 
-def every_version() -> list[tuple[type[Message], int]]:
-    """Return each (message, version) once: the parameters of a test."""
-    return [(cls, version) for cls in message_classes() for version in versions(cls)]
+def each_version(test: Callable[[type[Message], int], None]) -> Callable[..., None]:
+    """Make a test of (message, version) a test for each message, which has all of its versions.
+
+    A test for each version would be two thousand tests of a millisecond, each of which costs four. The failure tells
+    the version.
+    """
+
+    def of_all(cls: type[Message]) -> None:
+        for version in versions(cls):
+            try:
+                test(cls, version)
+            except BaseException as error:
+                error.add_note(f"{cls.__name__}, version {version}")
+                raise
+
+    of_all.__doc__ = test.__doc__
+    return pytest.mark.parametrize("cls", message_classes(), ids=class_name)(of_all)
 
 
-def version_id(value: object) -> str:
-    return value.__name__ if isinstance(value, type) else f"v{value}"
+def class_name(cls: type[Message]) -> str:
+    return cls.__name__
 
 
 def structs_of(cls: type[Struct], *, own: bool = True) -> set[type[Struct]]:

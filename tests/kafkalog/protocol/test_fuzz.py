@@ -29,11 +29,11 @@ from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from kafkalog.protocol.messages.produce import ProduceRequest
 from kafkalog.protocol.schema import Message, Struct
 from tests.kafkalog.protocol.support import (
-    every_version,
+    class_name,
+    each_version,
     message_classes,
     request_classes,
     sample,
-    version_id,
     versions,
 )
 
@@ -44,7 +44,7 @@ _MEMORY_AT_LEAST = 20_000
 _MUTATIONS = 60
 
 
-@pytest.mark.parametrize(("cls", "version"), every_version(), ids=version_id)
+@each_version
 def test_every_truncation_is_refused(cls: type[Message], version: int) -> None:
     data = encode_message(sample(cls, version), version)
     for size in range(len(data)):
@@ -69,7 +69,7 @@ def _mutated(data: bytes, chance: random.Random) -> bytes:
     return bytes(out)
 
 
-@pytest.mark.parametrize(("cls", "version"), every_version(), ids=version_id)
+@each_version
 def test_mutations_are_messages_or_refused(cls: type[Message], version: int) -> None:
     chance = random.Random(f"{cls.__name__} {version}")
     data = encode_message(sample(cls, version), version)
@@ -87,7 +87,7 @@ def test_mutations_are_messages_or_refused(cls: type[Message], version: int) -> 
         assert again == msg or encode_message(again, version) == encode_message(msg, version)
 
 
-@pytest.mark.parametrize("cls", message_classes(), ids=version_id)
+@pytest.mark.parametrize("cls", message_classes(), ids=class_name)
 def test_random_bytes_take_little_memory(cls: type[Message]) -> None:
     chance = random.Random(cls.__name__)
     for version in versions(cls):
@@ -96,7 +96,7 @@ def test_random_bytes_take_little_memory(cls: type[Message]) -> None:
             assert _peak(cls, version, data) < _MEMORY_AT_LEAST + _MEMORY_PER_BYTE * len(data)
 
 
-@pytest.mark.parametrize("cls", message_classes(), ids=version_id)
+@pytest.mark.parametrize("cls", message_classes(), ids=class_name)
 def test_the_least_elements_take_little_memory(cls: type[Message]) -> None:
     # The dearest honest bytes: as many elements as they can hold.
     for version in versions(cls):
@@ -170,7 +170,7 @@ def test_text_that_is_no_utf8_becomes_the_replacement_character() -> None:
 
 
 class TestHeaders:
-    @pytest.mark.parametrize("cls", request_classes(), ids=version_id)
+    @pytest.mark.parametrize("cls", request_classes(), ids=class_name)
     def test_truncated(self, cls: type[Any]) -> None:
         for version in versions(cls):
             frame = encode_request(sample(cls, version), version, 1, "a client")[4:]

@@ -28,32 +28,33 @@ from kafkalog.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from kafkalog.protocol.primitives import ProtocolError
 from kafkalog.protocol.schema import Message, Request, Scalar
 from tests.kafkalog.protocol.support import (
-    every_version,
+    class_name,
+    each_version,
     message_classes,
     request_classes,
     sample,
     values,
-    version_id,
     versions,
 )
 from tests.support.amount import examples
 
 
-@pytest.mark.parametrize(("cls", "version"), every_version(), ids=version_id)
-def test_message_survives_encoding_and_decoding(cls: type[Message], version: int) -> None:
+@pytest.mark.parametrize("cls", message_classes(), ids=class_name)
+def test_message_survives_encoding_and_decoding(cls: type[Message]) -> None:
     @settings(max_examples=examples(15))
-    @given(values(cls, version))
-    def check(msg: Message) -> None:
-        data = encode_message(msg, version)
-        assert decode_message(cls, version, data) == (msg, len(data))
-        # Inside a frame, and in a buffer of another type, the message is the same.
-        framed = memoryview(b"\xff" + data + b"\xff")
-        assert decode_message(cls, version, framed, 1) == (msg, len(data) + 1)
+    @given(st.tuples(*(values(cls, version) for version in versions(cls))))
+    def check(messages: tuple[Message, ...]) -> None:
+        for version, msg in zip(versions(cls), messages, strict=True):
+            data = encode_message(msg, version)
+            assert decode_message(cls, version, data) == (msg, len(data)), f"version {version}"
+            # Inside a frame, and in a buffer of another type, the message is the same.
+            framed = memoryview(b"\xff" + data + b"\xff")
+            assert decode_message(cls, version, framed, 1) == (msg, len(data) + 1), f"version {version}"
 
     check()
 
 
-@pytest.mark.parametrize(("cls", "version"), every_version(), ids=version_id)
+@each_version
 def test_defaults_survive(cls: type[Message], version: int) -> None:
     # What a caller that sets nothing sends; null becomes empty where the version has no null.
     msg = cls()
@@ -65,7 +66,7 @@ def test_defaults_survive(cls: type[Message], version: int) -> None:
     assert decode_message(cls, version, data) == (msg, len(data))
 
 
-@pytest.mark.parametrize("cls", request_classes(), ids=version_id)
+@pytest.mark.parametrize("cls", request_classes(), ids=class_name)
 def test_request_frames(cls: type[Request]) -> None:
     for version in versions(cls):
         for client_id in ("a client", "", None):
@@ -78,7 +79,7 @@ def test_request_frames(cls: type[Request]) -> None:
             assert decode_message(cls, version, frame, start) == (msg, len(frame))
 
 
-@pytest.mark.parametrize("cls", request_classes(), ids=version_id)
+@pytest.mark.parametrize("cls", request_classes(), ids=class_name)
 def test_response_frames(cls: type[Request]) -> None:
     for version in versions(cls):
         msg = sample(cls.response_type, version)

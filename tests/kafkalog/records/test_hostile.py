@@ -79,11 +79,15 @@ def test_the_good_record_is_good() -> None:
 
 
 @every_reader
-@pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("name", SECTIONS)
-def test_records_that_lie(reader: Callable[[bytes], Any], codec: Codec, name: str) -> None:
-    with pytest.raises(RecordsError):
-        reader(_batch(SECTIONS[name], codec=codec))
+def test_records_that_lie(reader: Callable[[bytes], Any], name: str) -> None:
+    for codec in CODECS:
+        batch = _batch(SECTIONS[name], codec=codec)
+        try:
+            reader(batch)
+        except RecordsError:
+            continue
+        pytest.fail(f"they are taken from a batch with {codec.name}")
 
 
 @every_reader
