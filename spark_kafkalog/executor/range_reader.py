@@ -42,8 +42,8 @@ FETCH_BYTES = 4 << 20
 _START = Struct(">qi")
 
 CLUSTERS: ProcessCache[tuple[tuple[str, str], ...], Cluster] = ProcessCache(8, Cluster.close)
-"""Clusters by `kafka.*` properties, for the tasks of this worker process. Few are kept, because they hold connections
-and a worker may serve queries of many users, each with a password of its own."""
+"""Clusters by `kafka.*` properties with their secrets, for the tasks of this worker process. Few are kept, because they
+hold connections and a worker may serve queries of many users, each with a password of its own."""
 
 
 OnLoss = Callable[[int, int, str], None]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.properties.foreign import warnings_about
+from kafkalog.client.properties.providers import resolve
 from spark_kafkalog.delegation import clusters
 from spark_kafkalog.delegation.application import application_settings
 from spark_kafkalog.options.limits import EARLIEST, LATEST, AtEnd, AtOffsets, Limit, check_order, parse_limit
@@ -93,7 +94,10 @@ class SourceOptions:
     strategy: Strategy
     client: ClientConfig
     properties: Mapping[str, str] = field(repr=False)
-    """The `kafka.*` options, without that prefix; passwords may be among them."""
+    """The `kafka.*` options, without that prefix; passwords may be among them.
+
+    References (`${file:…}`) are resolved: executors need not have what these name, and keep connections by the values.
+    """
     starting: Limit | None = None
     ending: Limit | None = None
     fail_on_data_loss: bool = True
@@ -138,6 +142,7 @@ class SourceOptions:
         if not properties.get("bootstrap.servers", "").strip():
             raise missing_servers(options, "consumer")
         try:
+            properties = resolve(properties)
             cluster = clusters.cluster_for(properties, application_settings(options))
             client = ClientConfig.from_dict(properties if cluster is None else cluster.with_token(properties, None))
         except ConfigError as error:

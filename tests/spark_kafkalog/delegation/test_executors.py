@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import BinaryType, StructField, StructType
@@ -53,6 +55,24 @@ def test_what_a_query_sends(options: dict[str, str]) -> None:
         read, _ = cloudpickle.loads(sent)
         task = RangePartition("t", 0, 0, 1, token=reader._options.token())
         assert read._options.with_token(task.token).client.credentials == ("the-id", TOKEN.password)
+
+
+def test_references_are_resolved_before_a_query_is_sent(options: dict[str, str], tmp_path: Path) -> None:
+    """Executors need not have the file."""
+    secrets = tmp_path / "secrets.properties"
+    secrets.write_text("store=pass-of-the-store\nrack=b\n")
+    given = options | {
+        "kafka.config.providers": "file",
+        "kafka.ssl.truststore.location": "trust.jks",
+        "kafka.ssl.truststore.password": f"${{file:{secrets}:store}}",
+        "kafka.client.rack": f"${{file:{secrets}:rack}}",
+    }
+    read = cloudpickle.loads(cloudpickle.dumps(SourceOptions.parse(given)))
+    secrets.unlink()
+    found = read.with_token(TOKEN)
+    assert found.client.credentials == ("the-id", TOKEN.password)
+    assert found.client.tls.truststore_password == "pass-of-the-store"
+    assert found.client_rack == "b"
 
 
 def test_what_a_writing_query_sends(options: dict[str, str]) -> None:

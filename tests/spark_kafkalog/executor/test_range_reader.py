@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -121,6 +123,33 @@ def test_a_worker_does_not_keep_the_connections_of_every_query_that_it_has_seen(
     kept = closed.count(False)
     assert 0 < kept < 20
     assert closed == [True] * (20 - kept) + [False] * kept, "those that were used last are kept"
+
+
+def test_a_worker_logs_in_by_the_secret_that_the_driver_found(tmp_path: Path) -> None:
+    """Workers serve one query after another, and a secret may be replaced in between."""
+    secrets = tmp_path / "secrets.properties"
+    given = {
+        "kafka.bootstrap.servers": "127.0.0.1:1",
+        "subscribe": "t",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.config.providers": "file",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "alice",
+        "kafka.sasl.password": f"${{file:{secrets}:alice}}",
+    }
+    used = []
+    for password in ("first", "second", "second"):
+        secrets.write_text(f"alice={password}\n")
+        options = pickle.loads(pickle.dumps(SourceOptions.parse(given)))
+        secrets.unlink()
+        assert password not in repr(options)
+        used.append(reader_module._cluster(options))
+    assert [cluster.config.credentials for cluster in used] == [
+        ("alice", "first"),
+        ("alice", "second"),
+        ("alice", "second"),
+    ]
+    assert used[1] is used[2]
 
 
 def is_closed(cluster: Cluster) -> bool:
