@@ -11,10 +11,15 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_kafkalog.load.arguments import UsageError, client_properties, load_options
 from spark_kafkalog.load.load_options import LoadOptions, check_topic, topic_names
+
+if TYPE_CHECKING:
+    from spark_kafkalog.fs.interface import Files
+    from spark_kafkalog.load.compact import Compacted
+    from spark_kafkalog.load.runner import Runner
 
 OK, FAILED, USAGE, LOST_RACE = 0, 1, 2, 3
 
@@ -101,7 +106,7 @@ def _load(arguments: argparse.Namespace, context: Context) -> int:
     from spark_kafkalog.load import job
     from spark_kafkalog.load.layout.published import LostRaceError
     from spark_kafkalog.load.progress_bar import ProgressBar
-    from spark_kafkalog.load.runner import Runner, SparkRunner, ThreadRunner
+    from spark_kafkalog.load.runner import SparkRunner, ThreadRunner
 
     options = load_options(arguments)
     if arguments.dry_run:
@@ -270,12 +275,11 @@ def _status(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _compact(arguments: argparse.Namespace, context: Context) -> int:
-    from spark_kafkalog.load.compact import compact
     from spark_kafkalog.load.compact_plan import CompactionError, CompactionRunsError, NotParquetError
     from spark_kafkalog.load.job import topic_path
     from spark_kafkalog.load.layout.published import StateError
     from spark_kafkalog.load.layout.staging import SweptError
-    from spark_kafkalog.load.runner import Runner, SparkRunner, TaskFailedError, ThreadRunner
+    from spark_kafkalog.load.runner import SparkRunner, TaskFailedError, ThreadRunner
 
     files, root, topics = _topics_of(arguments)
 
@@ -293,12 +297,7 @@ def _compact(arguments: argparse.Namespace, context: Context) -> int:
     code = OK
     for topic in topics:
         try:
-            done = compact(
-                files,
-                topic_path(root, topic),
-                runner,
-                **{name: each for name, each in given.items() if each is not None},
-            )
+            done = _compacted(files, topic_path(root, topic), runner, given)
         except (CompactionError, CompactionRunsError, StateError, SweptError, TaskFailedError) as error:
             if len(topics) == 1:
                 raise
@@ -317,6 +316,20 @@ def _compact(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.json:
         print(json.dumps({"compacted": results}))
     return code
+
+
+def _compacted(files: Files, topic_path: str, runner: Callable[[], Runner], given: Mapping[str, Any]) -> Compacted:
+    """Compact a topic. Raise the errors of `compact`, but a CompactionError in place of an OSError."""
+    from spark_kafkalog.load.compact import compact
+    from spark_kafkalog.load.compact_plan import CompactionError
+
+    try:
+        return compact(files, topic_path, runner, **{name: each for name, each in given.items() if each is not None})
+    except OSError as error:
+        topic = topic_path.rpartition("/")[2]
+        raise CompactionError(
+            f"{topic} cannot be compacted: {error}. Mend that and run it again: it finishes what this run began"
+        ) from error
 
 
 def _loads(text: str | None) -> range | None:

@@ -405,7 +405,8 @@ def _finish(files: Files, topic_path: str, staging: Staging) -> set[int]:
         exchanged = work.exchange()
         faults.point("compact-exchanged")
         files.replace(f"{path}/{LEASE}", b"{}")
-        files.rename(path, f"{staging.path}-replaced")
+        # One run may finish two: that of a dead run, and its own.
+        files.rename(path, f"{staging.path}-replaced-{uuid4().hex[:8]}")
     except FileNotFoundError as error:
         if files.stat(path) is None:
             raise SweptError(

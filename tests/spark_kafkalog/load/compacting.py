@@ -48,7 +48,9 @@ def fill(loading: Loading, stem: str, loads: int = 4, partitions: int = 2) -> tu
 POINTS = ["merged", "committed", "sign-up", "hidden", "shown", "sign-down", "exchanged", "moved-away"]
 
 
-def interrupted(loading: Loading, topic: str, at: str, count: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+def interrupted(
+    loading: Loading, topic: str, at: str, count: int, monkeypatch: pytest.MonkeyPatch, **more: Any
+) -> bool:
     """Run a compaction that dies at the `count`-th time of a point; whether it came to it.
 
     What its process would have left undone: the staging directory stays, with a lease that nobody renews.
@@ -66,7 +68,7 @@ def interrupted(loading: Loading, topic: str, at: str, count: int, monkeypatch: 
         patched.setattr(faults, "point", point)
         patched.setattr(Staging, "__exit__", lambda self, *_: self._ended.set())
         try:
-            run(loading, topic)
+            run(loading, topic, **more)
         except KilledError:
             return True
     return False

@@ -266,6 +266,19 @@ def die_and_finish(loading: Loading, at: str, monkeypatch: pytest.MonkeyPatch) -
             break
 
 
+def test_a_run_that_finishes_another_compaction_merges_what_is_left(
+    loading: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, rows = fill(loading, "finishes-both", 3, partitions=1)
+    assert interrupted(loading, topic, "hidden", 1, monkeypatch, loads=range(2))
+    monkeypatch.setattr(Judge, "is_dead", lambda self, run: True)
+    # The two hours of the loads that are merged now, and of the one that was left out.
+    assert run(loading, topic).files_after == 2
+    assert loading.rows(topic) == rows
+    assert len(data_files(loading.files, loading.path(topic))) == 2
+    assert COMPACTING not in loading.names(topic)
+
+
 def test_a_load_finishes_a_compaction_that_died(loading: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
     topic, rows = fill(loading, "finishes", 2)
     assert interrupted(loading, topic, "hidden", 3, monkeypatch)
