@@ -294,7 +294,7 @@ def _compact(arguments: argparse.Namespace, context: Context) -> int:
         "loads": _loads(arguments.loads),
     }
     results = []
-    code = OK
+    codes = {OK}
     for topic in topics:
         try:
             done = _compacted(files, topic_path(root, topic), runner, given)
@@ -305,7 +305,7 @@ def _compact(arguments: argparse.Namespace, context: Context) -> int:
             _complain(str(error))
             # A topic that cannot be compacted is no failure if the user did not name it.
             if arguments.topic or not isinstance(error, NotParquetError):
-                code = max(code, exit_code(error) or FAILED)
+                codes.add(exit_code(error) or FAILED)
             continue
         results.append({"topic": topic, **done.__dict__})
         if not arguments.json:
@@ -315,7 +315,8 @@ def _compact(arguments: argparse.Namespace, context: Context) -> int:
             print(f"{topic}: {what if done.files_before else 'nothing to merge'}", flush=True)
     if arguments.json:
         print(json.dumps({"compacted": results}))
-    return code
+    # A lost race is no failure, and hides none.
+    return FAILED if FAILED in codes else max(codes)
 
 
 def _compacted(files: Files, topic_path: str, runner: Callable[[], Runner], given: Mapping[str, Any]) -> Compacted:
