@@ -34,10 +34,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
@@ -206,34 +206,36 @@ class _Work:
                 if signs.keys() <= waiting and not self._all_there(group):
                     # Replaced by another compaction, or deleted, since it was planned. Nothing is exchanged yet.
                     continue
-                self._each(signs, lambda name, target: self._move(f"{self._path}/signs/{name}", target), "sign-up")
-                self._hide(index, group)
-                self._show(index, group)
-            self._each(signs, lambda name, target: self._move(target, f"{self._path}/lifted/{name}"), "sign-down")
+                self._move_all({f"{self._path}/signs/{name}": path for name, path in signs.items()}, "sign-up")
+                self._move_all(self._replaced_files(index, group), "hidden")
+                self._move_all(self._new_files(index, group), "shown")
+            self._move_all({path: f"{self._path}/lifted/{name}" for name, path in signs.items()}, "sign-down")
             exchanged.add(index)
         return exchanged
 
-    def _each(self, signs: dict[str, str], move: Callable[[str, str], None], point: str) -> None:
-        for name, target in signs.items():
-            move(name, target)
+    def _replaced_files(self, index: int, group: Group) -> dict[str, str]:
+        """Return where the old files are, and where they are moved away to."""
+        return {
+            self._file(group, *each): f"{self._path}/old/{index}/{each.load}/{each.name}{self._replaced}"
+            for merge_ in group.merges
+            for each in merge_.inputs
+        }
+
+    def _new_files(self, index: int, group: Group) -> dict[str, str]:
+        """Return where the new files are, and where they are moved in."""
+        return {self.new_path(index, each.output): self._file(group, each.load, each.output) for each in group.merges}
+
+    def _move_all(self, moves: Mapping[str, str], point: str) -> None:
+        """Rename files, from the first path to the second, and force the names to the device.
+
+        The new names are forced first: otherwise a machine that fails in between could leave a file without a name.
+        """
+        for source, target in moves.items():
+            self._move(source, target)
             faults.point(f"compact-{point}")
-        self._sync(signs.values())
-
-    def _hide(self, index: int, group: Group) -> None:
-        for each in (found for merge_ in group.merges for found in merge_.inputs):
-            self._move(self._file(group, *each), f"{self._path}/old/{index}/{each.load}/{each.name}{self._replaced}")
-            faults.point("compact-hidden")
-        self._sync(self._file(group, load, "") for load in group.loads)
-
-    def _show(self, index: int, group: Group) -> None:
-        for each in group.merges:
-            self._move(self.new_path(index, each.output), self._file(group, each.load, each.output))
-            faults.point("compact-shown")
-        self._sync(self._file(group, load, "") for load in group.loads)
-
-    def _sync(self, paths: Any) -> None:
-        for directory in sorted({path.rpartition("/")[0] for path in paths}):
-            self._files.sync(directory)
+        for paths in (moves.values(), moves.keys()):
+            for directory in sorted({path.rpartition("/")[0] for path in paths}):
+                self._files.sync(directory)
 
     def _move(self, source: str, target: str) -> None:
         """Rename a file, unless that was done before."""
@@ -324,6 +326,8 @@ def compact(
             files.rename(prepared, f"{topic_path}/{COMPACTING}")
         except FileExistsError:
             raise CompactionRunsError(_runs_already(files, topic_path)) from None
+        # Otherwise a machine that fails could have the work in staging again, and the next run would sweep it.
+        files.sync(topic_path)
         faults.point("compact-committed")
         exchanged = _finish(files, topic_path, staging)
         kept = [index in exchanged for index, group in enumerate(groups) for _ in group.merges]
