@@ -50,7 +50,12 @@ def open_files(to: str) -> tuple[Files, str]:
         if not to:
             raise UnsupportedUrlError("--to is empty; name a directory or hdfs://host:port/directory")
         return LocalFiles(), str(Path(to).absolute())
-    parts = urlsplit(to)
+    try:
+        parts = urlsplit(to)
+    except ValueError as error:
+        raise UnsupportedUrlError(
+            f"{to}: {error}; name hdfs://host:port/directory, file:///directory or /directory"
+        ) from None
     path = unquote(parts.path).rstrip("/") or "/"
     if parts.scheme == "file":
         if parts.netloc not in ("", "localhost"):

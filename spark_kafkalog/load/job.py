@@ -29,7 +29,7 @@ from spark_kafkalog.load.layout import published
 from spark_kafkalog.load.layout.file_names import OFFSETS_FILE
 from spark_kafkalog.load.layout.offsets_document import Lost, Offsets, PartitionOffsets
 from spark_kafkalog.load.layout.staging import Staging, SweptError, sweep
-from spark_kafkalog.load.load_options import LoadOptions, check_topic
+from spark_kafkalog.load.load_options import LoadOptions, check_partitions, check_topic
 from spark_kafkalog.load.load_plan import (
     ChangingTopicError,
     Plan,
@@ -172,6 +172,7 @@ def _resolved(
 
     if isinstance(limit, AtOffsets):
         limit = AtOffsets({tp: offset for tp, offset in limit.offsets.items() if tp.topic == topic})
+        check_partitions(limit.offsets, partitions, starting=starting)
     found = resolve(limit, partitions, lookup, starting=starting)
     # -1: a time that no record reaches, or none did when the end was looked up.
     found = {tp: ends[LATEST].get(tp, -1) if offset < 0 else offset for tp, offset in found.items()}

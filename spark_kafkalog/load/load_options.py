@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
@@ -24,6 +24,16 @@ UNTIL_LATEST = AtEnd(LATEST)
 _EIGHT_DIGITS = re.compile("[0-9]{8}")
 _YEARS = range(1970, 2100)
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_UNTIL_EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":42}}'
+_AS_BYTES = "keys and values are loaded as the bytes that they are"
+_REFUSED_PROPERTIES = {
+    "auto.offset.reset": "--from earliest or --from latest says where the first load of a topic begins, and later ones "
+    "go on where the last one ended",
+    "key.deserializer": _AS_BYTES,
+    "value.deserializer": _AS_BYTES,
+    "enable.auto.commit": "loads commit nothing, because _offsets.json has their offsets",
+    "interceptor.classes": "loads run no interceptors",
+}
 
 
 @dataclass(frozen=True)
@@ -71,6 +81,10 @@ class LoadOptions:
                     raise OptionsError(f"{option} names offsets, and --topic-pattern no topics: use --topic")
                 _check_offsets(option, limit.offsets, self.topics)
         check_stale_after(self.stale_after_s, self.heartbeat_s)
+        for name in sorted({each.lower() for each in self.properties} & _REFUSED_PROPERTIES.keys()):
+            raise OptionsError(
+                f"the client property {name} cannot be set for a load: {_REFUSED_PROPERTIES[name]}. Leave it out"
+            )
 
     def starts_at_latest(self, topic: str) -> bool:
         """Return whether some partition of a topic is to begin at the end of its log, which moves on."""
@@ -87,7 +101,7 @@ class LoadOptions:
         """
         given = self._given
         given |= {"subscribe": topic, "failOnDataLoss": str(self.fail_on_data_loss).lower(), "includeHeaders": "true"}
-        return SourceOptions.parse(given)
+        return SourceOptions.parse(given, shown_prefix="")
 
     def matching(self) -> SourceOptions:
         """Return the options of a source with `topic_pattern`.
@@ -96,7 +110,7 @@ class LoadOptions:
             OptionsError: A client property is wrong.
         """
         assert self.topic_pattern is not None
-        return SourceOptions.parse(self._given | {"subscribePattern": self.topic_pattern})
+        return SourceOptions.parse(self._given | {"subscribePattern": self.topic_pattern}, shown_prefix="")
 
     @property
     def _given(self) -> dict[str, str]:
@@ -189,7 +203,7 @@ def parse_until(text: str) -> Limit:
     if text.lower() == "latest":
         return UNTIL_LATEST
     if text.startswith("{"):
-        return AtOffsets(parse_offsets("--until", text))
+        return AtOffsets(parse_offsets("--until", text, _UNTIL_EXAMPLE))
     try:
         return parse_time("--until", text)
     except OptionsError as error:
@@ -200,7 +214,29 @@ def _check_offsets(option: str, offsets: Mapping[TopicPartition, int], topics: S
     named = {tp.topic for tp in offsets}
     if named != set(topics):
         raise OptionsError(f"{option} names the topics {', '.join(sorted(named))}; --topic names {', '.join(topics)}")
-    least = LATEST if option == "--until" else EARLIEST
+    least, words = (
+        (LATEST, "or -1 for latest") if option == "--until" else (EARLIEST, "-1 for latest, or -2 for earliest")
+    )
     for tp, offset in offsets.items():
         if offset < least:
-            raise OptionsError(f"{option}: offset {offset} of {tp} cannot be used there")
+            raise OptionsError(f"{option}: offset {offset} of {tp} cannot be used there; give one from 0 on, {words}")
+
+
+def check_partitions(
+    offsets: Mapping[TopicPartition, int], partitions: Collection[TopicPartition], *, starting: bool
+) -> None:
+    """Check that `--from-offsets` or `--until` has an offset for each partition of a topic, and for no other one.
+
+    Raises:
+        OptionsError: It has not.
+    """
+    option = "--from-offsets" if starting else "--until"
+    if unknown := offsets.keys() - set(partitions):
+        raise OptionsError(f"{option} names {_listed(unknown)}, which does not exist")
+    if missing := set(partitions) - offsets.keys():
+        ends = "-2 stands for earliest and -1 for latest" if starting else "-1 stands for latest"
+        raise OptionsError(f"{option} leaves out {_listed(missing)}: give an offset for every partition; {ends}")
+
+
+def _listed(partitions: Collection[TopicPartition]) -> str:
+    return ", ".join(map(str, sorted(partitions)))

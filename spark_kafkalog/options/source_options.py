@@ -69,7 +69,7 @@ _OPTIONS = (
     *_VALUE_OPTIONS,
 )
 
-_REFUSED_PROPERTIES = {
+REFUSED_PROPERTIES = {
     "auto.offset.reset": "Kafka option 'auto.offset.reset' is not supported. Instead set the source option "
     "'startingOffsets' to 'earliest' or 'latest' to specify where to start. Structured Streaming manages which "
     "offsets are consumed internally, rather than relying on the kafkaConsumer to do it. Note that 'startingOffsets' "
@@ -81,6 +81,7 @@ _REFUSED_PROPERTIES = {
     "enable.auto.commit": "Kafka option 'enable.auto.commit' is not supported",
     "interceptor.classes": "Kafka option 'interceptor.classes' is not supported",
 }
+"""The client properties that no query may set, each with Spark's message."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +126,12 @@ class SourceOptions:
     """The cluster whose delegation token the query takes, or None. Without the token, `client` cannot log in."""
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> SourceOptions:
+    def parse(cls, options: Mapping[str, str], shown_prefix: str = "kafka.") -> SourceOptions:
         """Check and convert options.
+
+        Args:
+            options: The options, by name.
+            shown_prefix: What stands before the names of client properties where the user writes them.
 
         Raises:
             OptionsError: An option is wrong. The message is that of Spark's source where it has one.
@@ -136,7 +141,7 @@ class SourceOptions:
         min_partitions = given.get("minPartitions", positive_int32, None)
         max_records = given.get("maxRecordsPerPartition", positive, None)
         properties = given.with_prefix("kafka.")
-        for name, message in _REFUSED_PROPERTIES.items():
+        for name, message in REFUSED_PROPERTIES.items():
             if name in properties:
                 raise OptionsError(message)
         if not properties.get("bootstrap.servers", "").strip():
@@ -146,9 +151,9 @@ class SourceOptions:
             cluster = clusters.cluster_for(properties, application_settings(options))
             client = ClientConfig.from_dict(properties if cluster is None else cluster.with_token(properties, None))
         except ConfigError as error:
-            raise OptionsError(f"kafka.{error}") from None
-        _warn_about_groups(given)
-        _warn_about_unknown(options, client)
+            raise OptionsError(f"{shown_prefix}{error}") from None
+        _warn_about_groups(given, shown_prefix)
+        _warn_about_unknown(options, client, shown_prefix)
         least = given.get("minOffsetsPerTrigger", positive, None)
         most = given.get("maxOffsetsPerTrigger", positive, None)
         if least is not None and most is not None and least > most:
@@ -258,17 +263,18 @@ def _group(name: str, text: str) -> str:
     return text.strip()
 
 
-def _warn_about_groups(given: Given) -> None:
+def _warn_about_groups(given: Given, prefix: str) -> None:
     if "kafka.group.id" in given:
         logger.warning(
-            "Kafka option 'kafka.group.id' has been set on this query, it is not recommended to set this option. "
-            "The query assigns partitions itself and never joins the group."
+            "Kafka option '%sgroup.id' has been set on this query, it is not recommended to set this option. "
+            "The query assigns partitions itself and never joins the group.",
+            prefix,
         )
         if "groupIdPrefix" in given:
             logger.warning("Option groupIdPrefix will be ignored as option kafka.group.id has been set.")
 
 
-def _warn_about_unknown(options: Mapping[str, str], client: ClientConfig) -> None:
+def _warn_about_unknown(options: Mapping[str, str], client: ClientConfig, prefix: str) -> None:
     """Warn about unknown options: a misspelt one would otherwise be ignored silently."""
     known = {name.lower() for name in _OPTIONS}
     for name in sorted(options):
@@ -277,5 +283,5 @@ def _warn_about_unknown(options: Mapping[str, str], client: ClientConfig) -> Non
             meant = [option for option in _OPTIONS if option.lower() in close]
             hint = f"; did you mean {meant[0]}?" if meant else ""
             logger.warning("Option %s is not known and has no effect%s", name, hint)
-    for text in warnings_about(client.unknown.keys() - {"group.id", "client.rack"}, "Option", "kafka."):
+    for text in warnings_about(client.unknown.keys() - {"group.id", "client.rack"}, "Option", prefix):
         logger.warning("%s", text)

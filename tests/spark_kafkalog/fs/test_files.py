@@ -297,7 +297,7 @@ def test_hdfs_urls(url: str, path: str) -> None:
     assert open_files(url) == (hdfs.HdfsFiles("hdfs://n:1"), path)
 
 
-@pytest.mark.parametrize("url", ["s3a://bucket/x", "gs://x/y", "http://x/y", "file://host/x", ""])
+@pytest.mark.parametrize("url", ["s3a://bucket/x", "gs://x/y", "http://x/y", "file://host/x", "hdfs://[x/y", ""])
 def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(UnsupportedUrlError):
         open_files(url)
