@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
+from spark_kafkalog.fs.hadoop_umask import umask
 from spark_kafkalog.fs.interface import Entry, File, Files
 from spark_kafkalog.fs.paths import split
 from spark_kafkalog.process_cache import ProcessCache
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 CLIENTS: ProcessCache[str, Any] = ProcessCache(8)
 """hdfs-native's clients by address, of this process."""
-_DIRECTORY_MODE = 0o755
 _ATTEMPTS = 4
 """Attempts of a call to a single NameNode, if nothing else is configured: about ten seconds. hdfs-native's default, 15,
 is meant for a failover, and takes three minutes to report a wrong port."""
@@ -67,17 +67,19 @@ class HdfsFiles(Files):
 
     def create(self, path: str) -> io.RawIOBase:
         with _os_errors(self.url(path)):
-            from hdfs_native import WriteOptions
-
-            return _Output(self._client.create(_within(path), WriteOptions(create_parent=False)), self.url(path))
+            return _Output(self._create(path), self.url(path))
 
     def replace(self, path: str, data: bytes) -> None:
         with _os_errors(self.url(path)):
-            from hdfs_native import WriteOptions
-
-            file = self._client.create(_within(path), WriteOptions(create_parent=False, overwrite=True))
+            file = self._create(path, overwrite=True)
             file.write(data)
             file.close()
+
+    def _create(self, path: str, *, overwrite: bool = False) -> Any:
+        from hdfs_native import WriteOptions
+
+        options = WriteOptions(permission=0o666 & ~umask(), overwrite=overwrite, create_parent=False)
+        return self._client.create(_within(path), options)
 
     def open(self, path: str) -> File:
         return HdfsFile(self.stream(path))
@@ -88,7 +90,7 @@ class HdfsFiles(Files):
 
     def make_directories(self, path: str) -> None:
         with _os_errors(self.url(path)):
-            self._client.mkdirs(_within(path), _DIRECTORY_MODE, create_parent=True)
+            self._client.mkdirs(_within(path), 0o777 & ~umask(), create_parent=True)
 
     def entries(self, directory: str) -> list[Entry]:
         inside = _within(directory)

@@ -1,0 +1,81 @@
+"""The umask of Hadoop's clients, `fs.permissions.umask-mode`: hdfs-native does not heed it.
+
+It is in `core-site.xml` or `hdfs-site.xml`, in the directory where hdfs-native finds them.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+KEY = "fs.permissions.umask-mode"
+DEFAULT = 0o022
+_FILES = ("core-site.xml", "hdfs-site.xml")
+"""The files of the configuration; settings of the second replace those of the first."""
+_OCTAL = re.compile("0?([0-7]{3})")
+_SYMBOLIC = re.compile(r"([ugoa]*)=([rwx]*)")
+_SHIFTS = {"u": 6, "g": 3, "o": 0}
+_BITS = {"r": 4, "w": 2, "x": 1}
+
+
+def umask() -> int:
+    """Return the umask of this process's configuration.
+
+    Raises:
+        OSError: The configuration cannot be read, or has a umask that is none.
+    """
+    directory, home = os.environ.get("HADOOP_CONF_DIR"), os.environ.get("HADOOP_HOME")
+    if directory is None and home is not None:
+        directory = f"{home}/etc/hadoop"
+    return DEFAULT if directory is None else _umask_of(directory)
+
+
+@functools.cache
+def _umask_of(directory: str) -> int:
+    found = DEFAULT
+    for path in (Path(directory, name) for name in _FILES):
+        for text in _settings(path):
+            try:
+                found = parse(text)
+            except ValueError as error:
+                raise OSError(f"{path}: {KEY}={text}: {error}") from None
+    return found
+
+
+def _settings(path: Path) -> Iterator[str]:
+    """Yield the texts of the setting in a file, of which the last one counts."""
+    # Imported here because most processes read no configuration.
+    from xml.etree import ElementTree
+
+    try:
+        root = ElementTree.fromstring(path.read_bytes())
+    except FileNotFoundError:
+        return
+    except ElementTree.ParseError as error:
+        raise OSError(f"{path} is no XML: {error}") from None
+    for each in root.iter("property"):
+        if (each.findtext("name") or "").strip() == KEY and (text := (each.findtext("value") or "").strip()):
+            yield text
+
+
+def parse(text: str) -> int:
+    """Parse a umask, octal (`027`) or by the permissions that it leaves (`u=rwx,g=rx,o=`).
+
+    Raises:
+        ValueError: The text is neither.
+    """
+    if octal := _OCTAL.fullmatch(text):
+        return int(octal[1], 8)
+    left = 0
+    for part in text.split(","):
+        match = _SYMBOLIC.fullmatch(part.strip())
+        if match is None:
+            raise ValueError("expected octal digits such as 027, or permissions such as u=rwx,g=rx,o=")
+        classes = "ugo" if not match[1] or "a" in match[1] else match[1]
+        for each in set(classes):
+            left &= ~(7 << _SHIFTS[each])
+            left |= sum(_BITS[bit] for bit in set(match[2])) << _SHIFTS[each]
+    return ~left & 0o777

@@ -1,0 +1,70 @@
+"""Test that directories and files on HDFS have the permissions that Hadoop's own clients would give them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_kafkalog.fs.hadoop_umask import parse, umask
+from spark_kafkalog.fs.hdfs import HdfsFiles
+from spark_kafkalog.fs.opening import open_files
+
+SITE = "<configuration><property><name>{}</name><value> {} </value></property></configuration>"
+
+
+def configure(directory: Path, text: str, file: str = "core-site.xml") -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / file).write_text(SITE.format("fs.permissions.umask-mode", text))
+
+
+@pytest.mark.parametrize(
+    ("text", "mask"),
+    [
+        *(("022", 0o022), ("0027", 0o027), ("000", 0)),
+        *(("u=rwx,g=rwx,o=", 0o007), ("u=rwx, g=rx, o=rx", 0o022), ("a=rx", 0o222), ("=rwx", 0), ("ug=rwx", 0o007)),
+    ],
+)
+def test_umasks(text: str, mask: int) -> None:
+    assert parse(text) == mask
+
+
+@pytest.mark.parametrize("text", ["22", "0o22", "028", "rwxr-x---", "u-w", "${env.UMASK}", "01777"])
+def test_texts_that_are_no_umask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    configure(tmp_path, text)
+    with pytest.raises(OSError, match=r"core-site\.xml: fs\.permissions\.umask-mode=.*: expected octal digits such"):
+        umask()
+
+
+def test_where_the_umask_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_CONF_DIR", "HADOOP_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert umask() == 0o022
+    configure(tmp_path / "home" / "etc" / "hadoop", "077")
+    monkeypatch.setenv("HADOOP_HOME", str(tmp_path / "home"))
+    assert umask() == 0o077
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "none"))
+    assert umask() == 0o022
+    configure(tmp_path / "conf", "077")
+    configure(tmp_path / "conf", "002", "hdfs-site.xml")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "conf"))
+    assert umask() == 0o002
+
+
+@pytest.mark.peer
+def test_permissions_on_hdfs(hdfs_target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(tmp_path, "007")
+    files, path = open_files(hdfs_target)
+    assert isinstance(files, HdfsFiles)
+
+    def made(name: str) -> list[str]:
+        files.make_directories(f"{path}/{name}/below")
+        files.write(f"{path}/{name}/file", b"1")
+        files.replace(f"{path}/{name}/lease", b"1")
+        paths = (f"{path}/{name}{each}" for each in ("", "/below", "/file", "/lease"))
+        return [f"{files._client.get_file_info(each).permission:o}" for each in paths]
+
+    assert made("default") == ["755", "755", "644", "644"]
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert made("configured") == ["770", "770", "660", "660"]
