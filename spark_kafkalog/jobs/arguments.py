@@ -108,6 +108,10 @@ def sink_options(arguments: argparse.Namespace, topic: str) -> dict[str, str]:
             # The word may be a password.
             raise UsageError(f"{PRODUCER_PROPERTY}: expected KEY=VALUE")
         properties[key.strip()] = value.strip()
+    if "bootstrap.servers" in properties:
+        raise UsageError(
+            f"{PRODUCER_PROPERTY}: a job writes to the brokers of --bootstrap-server; no others can be set"
+        )
     properties["bootstrap.servers"] = arguments.bootstrap_server
     return {"topic": topic} | {f"kafka.{key}": value for key, value in properties.items()}
 

@@ -44,6 +44,7 @@ Main = Callable[[Sequence[str] | None], int]
         (enrich.main, [*JSON, "--on", "a"], r"--on a: expected a path such as '\$.address'"),
         (enrich.main, [*JSON, "--key", "$"], "expected a path"),
         (enrich.main, [*ENRICH, "--producer-property", "=x"], "--producer-property: expected KEY=VALUE"),
+        (enrich.main, [*ENRICH, "--producer-property", "bootstrap.servers=x:1"], "the brokers of --bootstrap-server"),
     ],
 )
 def test_wrong_usage_is_told_in_one_line(
