@@ -21,7 +21,7 @@ from kafkalog.client.properties.options import (
 )
 from kafkalog.client.properties.options import option as _option
 from kafkalog.client.properties.providers import resolve
-from kafkalog.client.security.jaas import JaasLogin, parse_jaas
+from kafkalog.client.security.jaas import JaasLogin, LoginModule, parse_jaas
 from kafkalog.client.security.jaas_options import without_effect
 from kafkalog.client.security.kerberos.options import KerberosOptions, login_of
 from kafkalog.client.security.oauth.options import OAuthOptions
@@ -96,6 +96,7 @@ class ClientConfig:
         "security.protocol", "PLAINTEXT", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
     )
     sasl_mechanism: str = _option("sasl.mechanism", "PLAIN", one_of(*MECHANISMS), "sasl.mechanisms")
+    """The mechanism. Where none is named, a login by Kerberos tells GSSAPI, and any other PLAIN."""
     sasl_username: str | None = _option("sasl.username", None, str)
     sasl_password: str | None = _option("sasl.password", None, str, is_secret=True)
     sasl_jaas_config: str | None = _option("sasl.jaas.config", None, str, is_secret=True)
@@ -126,12 +127,20 @@ class ClientConfig:
             kerberos=KerberosOptions(**kerberos),
             unknown={key: text_of(given) for key, given in rest.items()},
         )
-        config._check()
+        names_mechanism = "sasl_mechanism" in values
+        if config.uses_sasl and not names_mechanism and config._means_kerberos(bool(kerberos)):
+            config = dataclasses.replace(config, sasl_mechanism="GSSAPI")
+        config._check(names_mechanism)
         jaas = config.jaas
         ignored = {} if jaas is None else dict.fromkeys(without_effect(jaas), "")
         return dataclasses.replace(config, unknown={**config.unknown, **ignored})
 
-    def _check(self) -> None:
+    def _means_kerberos(self, has_options: bool) -> bool:
+        """Return whether the login is one by Kerberos; `has_options`: properties of Kerberos are given."""
+        jaas = self.jaas
+        return has_options if jaas is None else jaas.module is LoginModule.KRB5
+
+    def _check(self, names_mechanism: bool) -> None:
         if self.uses_ssl:
             self.tls.check()
         jaas = self.jaas
@@ -140,8 +149,10 @@ class ClientConfig:
         if self.uses_sasl and self.sasl_mechanism == "GSSAPI":
             login_of(self.kerberos, None if jaas is None else jaas.options)
         if self.uses_sasl and self.sasl_mechanism in _WITH_PASSWORD and None in self.credentials:
+            others = "" if names_mechanism else "; for another mechanism than PLAIN, set sasl.mechanism"
             raise ConfigError(
-                f"security.protocol={self.security_protocol} needs sasl.username and sasl.password, or sasl.jaas.config"
+                f"security.protocol={self.security_protocol} needs sasl.username and sasl.password, or "
+                f"sasl.jaas.config{others}"
             )
 
     @property

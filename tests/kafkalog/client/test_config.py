@@ -55,7 +55,11 @@ def test_values_are_parsed() -> None:
         ({"check.crcs": "maybe"}, ["check.crcs=maybe", "true or false"]),
         ({"isolation.level": "dirty"}, ["isolation.level=dirty", "read_committed"]),
         ({"security.protocol": "TLS"}, ["security.protocol=TLS", "SASL_SSL"]),
-        ({"security.protocol": "SASL_SSL"}, ["sasl.username", "sasl.jaas.config"]),
+        ({"security.protocol": "SASL_SSL"}, ["sasl.username", "sasl.jaas.config", "set sasl.mechanism"]),
+        (
+            {"security.protocol": "SASL_SSL", "sasl.oauthbearer.token": "t", "sasl.username": "u"},
+            ["for another mechanism than PLAIN, set sasl.mechanism"],
+        ),
         ({"sasl.mechanism": "DIGEST-MD5"}, ["sasl.mechanism=DIGEST-MD5", "SCRAM-SHA-512"]),
         ({"security.protocol": "SASL_SSL", "sasl.jaas.config": JAAS}, ["sasl.mechanism=PLAIN", "ScramLoginModule"]),
         ({"security.protocol": "SASL_SSL", "sasl.jaas.config": "a.B required"}, ["sasl.jaas.config", "semicolon"]),
@@ -73,6 +77,31 @@ def test_credentials_come_from_jaas_too() -> None:
         {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": JAAS}
     )
     assert config.credentials == ('al"ice', "s;e=cret")
+
+
+KRB5 = "com.sun.security.auth.module.Krb5LoginModule required useTicketCache=true;"
+PLAIN = JAAS.replace("scram.Scram", "plain.Plain")
+
+
+@pytest.mark.parametrize(
+    ("properties", "mechanism"),
+    [
+        ({"sasl.username": "u", "sasl.password": "p"}, "PLAIN"),
+        ({"sasl.jaas.config": PLAIN}, "PLAIN"),
+        ({"sasl.jaas.config": PLAIN, "sasl.kerberos.service.name": "kafka"}, "PLAIN"),
+        ({"sasl.jaas.config": KRB5}, "GSSAPI"),
+        ({"sasl.kerberos.service.name": "kafka"}, "GSSAPI"),
+        ({"sasl.kerberos.keytab": "/k", "sasl.kerberos.principal": "a"}, "GSSAPI"),
+        ({"sasl.kerberos.keytab": "/k", "sasl.username": "u", "sasl.password": "p"}, "GSSAPI"),
+        (
+            {"sasl.kerberos.keytab": "/k", "sasl.username": "u", "sasl.password": "p", "sasl.mechanisms": "PLAIN"},
+            "PLAIN",
+        ),
+    ],
+)
+def test_the_mechanism_where_none_is_named(properties: dict[str, str], mechanism: str) -> None:
+    """Java's and librdkafka's default is GSSAPI. Here the login tells it."""
+    assert ClientConfig.from_dict({"security.protocol": "SASL_SSL", **properties}).sasl_mechanism == mechanism
 
 
 def test_secrets_are_not_shown() -> None:
