@@ -324,8 +324,12 @@ class Wire:
         try:
             version = self.version_of(SaslHandshakeRequest, min_version=1)
         except UnsupportedVersionError as error:
-            raise AuthenticationFailedError(self._no_sasl_here()) from error
+            is_old = self._versions.announces(SaslHandshakeRequest)
+            raise AuthenticationFailedError(self._too_old() if is_old else self._no_sasl_here()) from error
         return self._request(SaslHandshakeRequest(mechanism=self._mechanism.name), version)
+
+    def _too_old(self) -> str:
+        return f"{self.peer} is older than Kafka 1.0, and SASL needs brokers of 1.0 or later: update the broker"
 
     def _no_sasl_here(self) -> str:
         return (

@@ -43,6 +43,10 @@ class Versions:
             self._newest[request_class] = version
         return version
 
+    def announces(self, request_class: type[Request]) -> bool:
+        """Return whether the peer knows the request, in whichever versions."""
+        return request_class.api_key in self._ranges
+
     def require(self, feature: str) -> None:
         """Check that the peer has announced a feature (KIP-584).
 

@@ -146,6 +146,17 @@ def test_a_peer_without_sasl_ends_the_handshake() -> None:
         wire.proceed()
 
 
+def test_a_broker_before_kafka_1_0_is_named_as_such() -> None:
+    """It has another exchange for SASL. Nobody shall turn security off for it."""
+    wire = make_wire(Plain("alice", "secret"))
+    keys = [ApiVersion(api_key=3, max_version=4), ApiVersion(api_key=17), ApiVersion(api_key=18, max_version=1)]
+    feed(wire, answer(wire.begin(), ApiVersionsResponse(api_keys=keys)))
+    with pytest.raises(AuthenticationFailedError, match=r"peer:1 is older than Kafka 1\.0, .*SASL.* 1\.0") as caught:
+        wire.proceed()
+    assert "security.protocol" not in str(caught.value)
+    assert wire.state is State.CLOSED
+
+
 def authenticated_wire() -> Wire:
     wire = make_wire(Plain("alice", "secret"))
     feed(wire, answer(wire.begin(), EVERYTHING))
