@@ -139,10 +139,9 @@ class KafkalogDataSource(DataSource):
             from spark_kafkalog.offline.offline_reader import OfflineBatchReader
 
             return OfflineBatchReader(OfflineOptions.parse(self.options), schema)
-        from spark_kafkalog.driver.batch_reader import FilteringBatchReader, KafkalogBatchReader
+        from spark_kafkalog.driver.batch_reader import batch_reader
 
-        make = FilteringBatchReader if self._source_options.filter_pushdown else KafkalogBatchReader
-        return make(self._source_options, schema)
+        return batch_reader(self._source_options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from spark_kafkalog.driver.stream_reader import KafkalogStreamReader

@@ -7,6 +7,7 @@ versions that were not tested (`versions`), but for `micro_batch`, which checks 
 
 - `versions`     the versions of PySpark that this was tested with
 - `prefetched`   rows that the planner of a stream sends with its plan; off in untested versions
+- `pushed_filters`  whether filters stay with the read that they are pushed to; no filters in untested versions
 - `micro_batch`  the micro-batch that a task belongs to; an error if Spark does not name it
 - `processes`    whether this process is a Python worker
 - `forks`        whether the active SparkContext is of this process, or of one that has forked it

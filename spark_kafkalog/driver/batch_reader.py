@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import pyspark
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_kafkalog import offsets
 from spark_kafkalog.brief import brief, brief_rows
 from spark_kafkalog.columns import columns_of
+from spark_kafkalog.compat import pushed_filters
 from spark_kafkalog.executor.tasks import read_task, tasks
 from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.plan.filter_bounds import Bounds, narrow, push
 from spark_kafkalog.plan.ranges import batch_ranges
 from spark_kafkalog.plan.start_and_end import resolve
+
+logger = logging.getLogger(__name__)
+
+
+def batch_reader(options: SourceOptions, schema: StructType) -> KafkalogBatchReader:
+    """Make the reader of a batch query. It takes filters if the query asks for it and PySpark keeps them apart."""
+    if options.filter_pushdown and pushed_filters.stay_with_their_scan():
+        return FilteringBatchReader(options, schema)
+    if options.filter_pushdown:
+        logger.warning(
+            "filterPushdown has no effect with PySpark %s, which would apply the filters of one use of a frame to its "
+            "other uses; Spark applies all filters to the rows",
+            pyspark.__version__,
+        )
+    return KafkalogBatchReader(options, schema)
 
 
 class KafkalogBatchReader(DataSourceReader):
@@ -52,7 +70,7 @@ class KafkalogBatchReader(DataSourceReader):
 
 
 class FilteringBatchReader(KafkalogBatchReader):
-    """The batch reader with `filterPushdown`.
+    """The batch reader with `filterPushdown`, for versions of PySpark that keep the filters of reads apart.
 
     A class of its own: PySpark refuses a reader that has `pushFilters` while
     `spark.sql.python.filterPushdown.enabled` is off.

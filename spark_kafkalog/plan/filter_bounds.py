@@ -2,6 +2,8 @@
 
 If the ranges alone satisfy a filter, Spark need not apply it again. A filter that only bounds the ranges goes back to
 Spark, which applies it to every row as if nothing had been pushed down.
+
+No filters come here in the versions of PySpark that mix up those of several reads (`compat.pushed_filters`).
 """
 
 from __future__ import annotations

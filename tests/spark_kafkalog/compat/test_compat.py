@@ -21,7 +21,7 @@ import pyspark
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.functions import udf
 
 from spark_kafkalog.compat import (
@@ -34,6 +34,7 @@ from spark_kafkalog.compat import (
     micro_batch,
     prefetched,
     processes,
+    pushed_filters,
     queries,
     starting,
 )
@@ -48,6 +49,21 @@ def test_this_version_was_tested() -> None:
     assert pyspark.__version__ in TESTED
     assert is_tested()
     assert not is_tested("4.3.99")
+
+
+# ---------------------------------------------------------------------------------------------- pushed filters
+
+
+def test_filters_are_taken_where_they_stay_with_their_scan() -> None:
+    """`tests/spark_kafkalog/queries/test_pushed_filters.py` has the queries that give wrong rows otherwise."""
+
+    class LaterReader(DataSourceReader):
+        def pushLimit(self, limit: int) -> bool:  # noqa: N802
+            return False
+
+    assert not pushed_filters.stay_with_their_scan()
+    assert pushed_filters.stay_with_their_scan(LaterReader)
+    assert not pushed_filters.stay_with_their_scan(LaterReader, tested=False)
 
 
 # ---------------------------------------------------------------------------------------------- rows of the planner

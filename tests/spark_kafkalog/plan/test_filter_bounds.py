@@ -25,9 +25,14 @@ from pyspark.sql.datasource import (
 )
 
 from kafkalog.client.types import TopicPartition
+from spark_kafkalog.columns import source_schema
+from spark_kafkalog.compat import pushed_filters
+from spark_kafkalog.driver.batch_reader import FilteringBatchReader
 from spark_kafkalog.offsets import OffsetRange, Offsets
 from spark_kafkalog.options.limits import LATEST
+from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.plan.filter_bounds import narrow, push
+from spark_kafkalog.values.typed_readers import takes_filters
 from tests.spark_kafkalog.topics import T0_MS, Topics
 from tests.spark_kafkalog.without_spark import Batch, chosen, make_source, read_partitions
 
@@ -166,10 +171,12 @@ def test_what_is_not_wanted_is_not_read(topics: Topics) -> None:
     for partition in range(3):
         records = [{"value": b"%d" % n, "timestamp": T0_MS + n} for n in range(100)]
         topics.produce(topic, records, partition)
-    source = make_source(topics.bootstrap, {"subscribe": topic, "filterPushdown": True})
+    servers = {"kafka.bootstrap.servers": topics.bootstrap}
+    options = SourceOptions.parse({**servers, "subscribe": topic, "filterPushdown": "true"})
+    schema = source_schema(include_headers=False)
 
     def tasks(*filters: Filter) -> list[tuple[int, int, int]]:
-        reader: Any = source.reader(source.schema())
+        reader: Any = FilteringBatchReader(options, schema)
         list(reader.pushFilters(list(filters)))
         return [(task.partition, task.start, task.end) for task in reader.partitions()]
 
@@ -178,17 +185,22 @@ def test_what_is_not_wanted_is_not_read(topics: Topics) -> None:
     assert tasks(GreaterThan(("timestamp",), at(T0_MS + 89))) == [(0, 90, 100), (1, 90, 100), (2, 90, 100)]
     assert tasks(GreaterThan(("timestamp",), at(T0_MS + 99))) == []
     assert tasks() == [(0, 0, 100), (1, 0, 100), (2, 0, 100)]
-    reader = source.reader(source.schema())
+    reader = FilteringBatchReader(options, schema)
     list(reader.pushFilters([EqualTo(("partition",), 2), EqualTo(("offset",), 7)]))
-    batches = read_partitions(reader, reader.partitions(), source.schema())
+    batches = read_partitions(reader, reader.partitions(), schema)
     assert [row["value"] for batch in batches for row in batch.to_pylist()] == [b"7"]
 
 
-def test_without_the_option_the_reader_has_no_pushdown(topics: Topics) -> None:
-    """PySpark refuses a reader that has one, while its configuration is off."""
-    from pyspark.sql.datasource import DataSourceReader
+def test_a_reader_takes_filters_if_they_stay_with_it(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark refuses a reader that takes them while its own setting is off."""
 
-    topic = topics.create("plain")
-    source = make_source(topics.bootstrap, {"subscribe": topic})
-    assert type(source.reader(source.schema())).pushFilters is DataSourceReader.pushFilters
+    def takes(**options: Any) -> bool:
+        return takes_filters(make_source(topics.bootstrap, {"subscribe": topic, **options}).reader(schema))
+
+    topic, schema = topics.create("plain"), source_schema(include_headers=False)
+    monkeypatch.setattr(pushed_filters, "stay_with_their_scan", lambda: True)
+    assert takes(filterPushdown=True)
+    assert not takes()
+    monkeypatch.setattr(pushed_filters, "stay_with_their_scan", lambda: False)
+    assert not takes(filterPushdown=True)
     assert Batch(topics.bootstrap).rows(chosen("value"), subscribe=topic, filterPushdown=True) == []

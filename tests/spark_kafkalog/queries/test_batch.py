@@ -91,32 +91,3 @@ def test_a_limit_ends_the_reader(reads: Reads, topics: Topics) -> None:
     topics.produce(topic, [b"x" * 1000] * 20_000)
     assert len(reads.batch(subscribe=topic).limit(3).collect()) == 3
     assert reads.batch(subscribe=topic).count() == 20_000
-
-
-def test_pushed_filters(reads: Reads, topics: Topics) -> None:
-    """Spark hands over what it can, drops what the source answers for, and applies the rest itself."""
-    topic = topics.create("spark-pushed", 2)
-    for partition in range(2):
-        records = [{"value": b"%d" % n, "timestamp": T0_MS + n} for n in range(50)]
-        topics.produce(topic, records, partition)
-    frame = reads.batch(subscribe=topic, filterPushdown=True)
-    with pytest.raises(PySparkException, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
-        frame.collect()
-    reads.spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        exact = reads.batch(subscribe=topic, filterPushdown=True).where(
-            "partition = 1 AND offset >= 10 AND offset < 20"
-        )
-        assert values_of(exact.collect()) == numbers(10, 10)
-        assert exact.rdd.getNumPartitions() == 1
-        plan = exact._jdf.queryExecution().executedPlan().toString()
-        assert " Filter " not in plan, "the source answers for all of it"
-        late = F.timestamp_millis(F.lit(T0_MS + 45))
-        by_time = reads.batch(subscribe=topic, filterPushdown=True).where(F.col("timestamp") > late)
-        assert values_of(by_time.collect()) == numbers(4, 46) * 2
-        # What was not read cannot be seen in the result, so the ranges are looked at: 4 offsets of each partition.
-        where = reads.batch(subscribe=topic, filterPushdown=True, maxRecordsPerPartition=1)
-        assert where.where(F.col("timestamp") > late).rdd.getNumPartitions() == 8
-        assert where.where("offset IN (3, 5) AND value IS NOT NULL").rdd.getNumPartitions() == 6
-    finally:
-        reads.spark.conf.unset("spark.sql.python.filterPushdown.enabled")
