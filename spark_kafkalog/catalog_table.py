@@ -7,19 +7,28 @@ carries its options: in the metadata of its first column, under the key `kafkalo
 A column's metadata goes along with data frames, and into files that are written from them. So options with secrets are
 refused for a table; queries give them.
 
+Rows keep the metadata of the table that they were read from, too. Spark gives rows that are written to a table the
+metadata of that table only if it converts them, and it does not where names and types are the same already. So `topic`
+is a VARCHAR in a table, of a length that depends on the table's options: rows of another table, and those of a plain
+frame, have another type, and are converted. To readers and to users the column is a STRING. Rows that Spark does not
+convert still have the length in their metadata, and are refused. Only batches get this far: Spark converts no rows of
+streams.
+
 Spark marks the creation of a table by the properties `owner` and `provider` among the options, and names the table's
 options `option.…` (`TableCatalog` in Spark's interface). No other query has these.
 """
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Mapping
 
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField, StructType, VarcharType
 
 from spark_kafkalog.offline.offline_options import is_offline
 from spark_kafkalog.options.limits import LIMITS
-from spark_kafkalog.options.parsing import OptionsError
+from spark_kafkalog.options.parsing import OptionsError, missing_servers
 from spark_kafkalog.options.subscription import names_a_source
 from spark_kafkalog.redaction import is_secret
 
@@ -29,6 +38,9 @@ _MARKS = ("owner", "provider")
 _SERVERS = "kafka.bootstrap.servers"
 _OF_SINKS = frozenset({"topic", "ledgertopic", "losttransactions", "batchid"})
 """Options that only sinks have."""
+_TOPIC = "topic"
+_SHORTEST, _LONGEST = 249, 65535
+"""The most characters of a topic's name, and of a VARCHAR of Hive, which may get a copy of the column."""
 REMEDY = (
     "Create the table without a list of columns and with OPTIONS, so that its schema keeps them, or use "
     "CREATE TEMPORARY VIEW … USING kafkalog OPTIONS (…)"
@@ -54,10 +66,29 @@ def created_with(options: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """Return a schema that carries a table's options."""
+    """Return a schema that carries a table's options, and whose `topic` differs from that of other tables."""
     first, *others = schema.fields
     metadata = {**first.metadata, KEY: dict(options)}
-    return StructType([StructField(first.name, first.dataType, first.nullable, metadata), *others])
+    fields = [StructField(first.name, first.dataType, first.nullable, metadata), *others]
+    kind = _kind_of_topic(options)
+    return StructType(
+        [StructField(each.name, kind, each.nullable, each.metadata) if each.name == _TOPIC else each for each in fields]
+    )
+
+
+def _kind_of_topic(options: Mapping[str, str]) -> VarcharType:
+    digest = zlib.crc32(json.dumps(sorted(options.items())).encode())
+    return VarcharType(_SHORTEST + digest % (_LONGEST - _SHORTEST + 1))
+
+
+def _is_as_read(schema: StructType) -> bool:
+    """Return whether Spark has left rows as they were read from a table: `topic` still has its length."""
+    return any(
+        isinstance(column.dataType, VarcharType)
+        or any(str(value).startswith("varchar(") for value in column.metadata.values())
+        for column in schema.fields
+        if column.name == _TOPIC
+    )
 
 
 def options_in(schema: StructType) -> dict[str, str]:
@@ -91,15 +122,46 @@ def for_reading(schema: StructType, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def for_writing(schema: StructType, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with which a query writes.
+    """Return the options with which a batch writes.
 
     A query that names servers has its own options alone. The rows that it writes may come from a table of another
     cluster, and then their schema carries the topic and the login of that table.
+
+    Raises:
+        OptionsError: Neither the query nor its table names servers, or it is unknown which table is written to.
     """
     if _SERVERS in given:
         return dict(given)
+    if _is_as_read(schema):
+        raise OptionsError(
+            "These rows have the columns that they were read with, from a table with the same options as the one that "
+            "is written to, so Spark does not tell which of the two it is. Select the columns to write: "
+            "INSERT INTO … (key, value) SELECT key, value FROM …; or give kafka.bootstrap.servers and topic"
+        )
     kept = {name: value for name, value in options_in(schema).items() if _is_of_sinks(name.lower())}
-    return {**kept, **given}
+    options = {**kept, **given}
+    if _SERVERS not in options:
+        raise OptionsError(
+            f"{missing_servers(given, 'producer')}. A table has it if it was created with it among the OPTIONS, and "
+            "without a list of columns"
+        )
+    return options
+
+
+def for_streaming(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the options with which a stream writes: its own.
+
+    The schema never carries those of the table that it writes to, but may carry those of a table that it reads.
+
+    Raises:
+        OptionsError: The stream names no servers.
+    """
+    if _SERVERS in given:
+        return dict(given)
+    raise OptionsError(
+        f"{missing_servers(given, 'producer')}. A stream has none of the options of the table that it writes to: give "
+        "kafka.bootstrap.servers and topic by writeStream.option(…), also with toTable(…)"
+    )
 
 
 def _is_of_sinks(name: str) -> bool:

@@ -90,6 +90,12 @@ def carrying() -> StructType:
     return catalog_table.with_options(source_schema(include_headers=False), KEPT)
 
 
+def converted(schema: StructType) -> StructType:
+    """Return the schema of rows that Spark has converted to the columns of a table."""
+    topic = StructField("topic", StringType())
+    return StructType([topic if each.name == "topic" else each for each in schema.fields])
+
+
 def test_only_the_creation_of_a_table_is_marked() -> None:
     assert catalog_table.created_with(KEPT) is None
     found = catalog_table.created_with({**KEPT, **MARKS, **{f"option.{name}": value for name, value in KEPT.items()}})
@@ -110,7 +116,7 @@ def test_options_of_the_query_go_before_those_of_the_table() -> None:
         "subscribe": "u",
         "startingoffsets": "earliest",
     }
-    assert catalog_table.for_writing(carrying(), {"topic": "u"}) == {SERVERS: "table:9092", "topic": "u"}
+    assert catalog_table.for_writing(converted(carrying()), {"topic": "u"}) == {SERVERS: "table:9092", "topic": "u"}
 
 
 @pytest.mark.parametrize("side", ["starting", "ending"])
@@ -137,9 +143,35 @@ def test_rows_of_a_table_are_written_to_another_cluster() -> None:
     assert catalog_table.for_writing(rows, {SERVERS: "other:1"}) == {SERVERS: "other:1"}
 
 
+def test_rows_that_may_be_of_another_table_are_refused() -> None:
+    """Spark keeps the type of a VARCHAR in the metadata of a column that it has not converted."""
+    with pytest.raises(OptionsError, match="Select the columns to write"):
+        catalog_table.for_writing(carrying(), {"topic": "u"})
+    left = StructField("topic", StringType(), metadata={"any name": "varchar(300)"})
+    with pytest.raises(OptionsError, match="Select the columns to write"):
+        catalog_table.for_writing(StructType([*converted(carrying()).fields[:2], left]), {})
+    assert catalog_table.for_writing(carrying(), {SERVERS: "other:1"}) == {SERVERS: "other:1"}
+
+
+def test_tables_with_other_options_have_other_types_of_topic() -> None:
+    plain = source_schema(include_headers=False)
+    tables = [catalog_table.with_options(plain, {**KEPT, "topic": f"t{n}"})["topic"].dataType for n in range(50)]
+    assert len({kind.simpleString() for kind in tables}) == 50
+    assert catalog_table.with_options(plain, KEPT) == carrying()
+
+
+def test_a_write_without_servers_says_where_they_come_from() -> None:
+    plain = source_schema(include_headers=False)
+    with pytest.raises(OptionsError, match=r"Kafka producer\. A table has it if it was created with it"):
+        catalog_table.for_writing(plain, {})
+    with pytest.raises(OptionsError, match=r"Kafka producer\. A stream has none of the options of the table"):
+        catalog_table.for_streaming({"topic": "t"})
+    assert catalog_table.for_streaming({SERVERS: "other:1"}) == {SERVERS: "other:1"}
+
+
 def test_a_table_to_write_to_names_no_topics_to_read() -> None:
     created = KafkalogDataSource({**MARKS, f"option.{SERVERS}": "table:9092", "option.topic": "u"}).schema()
-    assert catalog_table.for_writing(created, {}) == {SERVERS: "table:9092", "topic": "u"}
+    assert catalog_table.for_writing(converted(created), {}) == {SERVERS: "table:9092", "topic": "u"}
     with pytest.raises(OptionsError, match="One of the following options must be specified for Kafka source"):
         KafkalogDataSource({}).reader(created)
 
@@ -149,7 +181,7 @@ def test_options_of_sinks_are_known() -> None:
         kept = catalog_table.with_options(source_schema(include_headers=False), {name: "x", **KEPT})
         of_source = name == "includeHeaders"
         assert (name in catalog_table.for_reading(kept, {})) == of_source, name
-        assert (name in catalog_table.for_writing(kept, {})) != of_source, name
+        assert (name in catalog_table.for_writing(converted(kept), {})) != of_source, name
 
 
 def test_a_schema_without_options_needs_a_query_with_some() -> None:
