@@ -37,7 +37,10 @@ def batch_reader(options: SourceOptions, schema: StructType) -> KafkalogBatchRea
 
 
 class KafkalogBatchReader(DataSourceReader):
-    """Reads a batch query. Its offsets are fixed when it is planned: all actions on a DataFrame see the same rows."""
+    """Reads a batch query. Its offsets are fixed when it is planned: all actions on a DataFrame see the same rows.
+
+    PySpark plans it for the first action, and keeps the plan for the later ones.
+    """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options

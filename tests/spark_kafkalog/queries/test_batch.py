@@ -66,7 +66,7 @@ def test_wrong_options_reach_the_user_at_load(reads: Reads, options: dict[str, s
         reads.batch(**options)
 
 
-def test_offsets_are_fixed_when_the_query_is_planned(reads: Reads, topics: Topics) -> None:
+def test_offsets_are_fixed_by_the_first_action(reads: Reads, topics: Topics) -> None:
     topic = topics.create("fixed")
     topics.produce(topic, numbers(3))
     frame = reads.batch(subscribe=topic)

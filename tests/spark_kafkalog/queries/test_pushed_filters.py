@@ -68,3 +68,11 @@ def test_two_parts_of_a_table(reads: Reads, topic: str) -> None:
         assert sorted(map(tuple, found)) == [(0, 50), (1, 50)]
     finally:
         reads.spark.sql("DROP TABLE pushed_table")
+
+
+def test_a_filter_makes_spark_plan_anew(reads: Reads, topics: Topics, topic: str) -> None:
+    """Without the setting, a frame has the records of its first action (`test_batch`)."""
+    frame = reads.batch(subscribe=topic).where("offset >= 0")
+    assert frame.count() == 100
+    topics.produce(topic, numbers(3))
+    assert frame.count() == 103
