@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
+from kafkalog.client.types import TopicPartition
 from kafkalog.records import stretches
+from kafkalog.records.compression import DEFAULT_MAX_SIZE
+from kafkalog.records.errors import RecordTooLargeError
 from kafkalog.records.legacy.convert import upgraded, without_private_flag
 from kafkalog.records.stretches import Stretch
 
@@ -13,6 +17,26 @@ PIECE_ROWS = 1 << 16
 PIECE_BYTES = 2 << 20
 """The most rows or (compressed) bytes of a piece; one batch of the log may exceed them. Small pieces stay in the
 processor's cache between this process and the JVM's copy."""
+
+
+class BatchTooLargeError(RecordTooLargeError):
+    """A record batch expands to more bytes than `maxBatchBytes`. It is no damage, so no option skips it."""
+
+
+@contextmanager
+def bounded(tp: TopicPartition, offset: int) -> Iterator[None]:
+    """Name the option in the error of a batch at `offset` or later that expands too far.
+
+    Raises:
+        BatchTooLargeError: It does.
+    """
+    try:
+        yield
+    except RecordTooLargeError as error:
+        raise BatchTooLargeError(
+            f"Could not read a record batch of {tp} at offset {offset} or later: {error}. The bound is maxBatchBytes: "
+            "set it higher, 2g at most, and plan twice that memory for each Python worker."
+        ) from None
 
 
 class ChunkPiece(NamedTuple):
@@ -33,12 +57,14 @@ def joined(pieces: list[ChunkPiece]) -> ChunkPiece:
     return ChunkPiece(memoryview(b"".join(records)), pieces[-1].behind, converted)
 
 
-def cut_pieces(records: memoryview, offset: int) -> list[ChunkPiece]:
+def cut_pieces(records: memoryview, offset: int, max_batch: int = DEFAULT_MAX_SIZE) -> list[ChunkPiece]:
     """Cut the whole batches of a chunk fetched from `offset` into pieces of about PIECE_ROWS or PIECE_BYTES.
 
-    A batch that the response cut off at its end is left out. Messages of formats v0 and v1 become batches of v2.
+    A batch that the response cut off at its end is left out. Messages of formats v0 and v1 become batches of v2;
+    a compressed one of them may expand to `max_batch` bytes.
 
     Raises:
+        RecordTooLargeError: It expands to more.
         CorruptRecordError: A length is impossible.
         UnsupportedMagicError: A format is unknown.
     """
@@ -49,7 +75,7 @@ def cut_pieces(records: memoryview, offset: int) -> list[ChunkPiece]:
     behind = offset
     for stretch in found:
         if stretch.is_old:
-            pieces += _converted(records, stretch)
+            pieces += _converted(records, stretch, max_batch)
             behind = max(behind, pieces[-1].behind)
         else:
             behind = max(behind, stretch.behind)
@@ -57,11 +83,11 @@ def cut_pieces(records: memoryview, offset: int) -> list[ChunkPiece]:
     return pieces
 
 
-def _converted(records: memoryview, stretch: Stretch) -> Iterator[ChunkPiece]:
+def _converted(records: memoryview, stretch: Stretch, max_batch: int) -> Iterator[ChunkPiece]:
     """Yield messages of v0 and v1 as batches of v2."""
     made = bytearray()
     behind = 0
-    for batch in upgraded(records, stretch.begin, stretch.end):
+    for batch in upgraded(records, stretch.begin, stretch.end, max_size=max_batch):
         if len(made) + len(batch.records) > PIECE_BYTES and made:
             yield ChunkPiece(memoryview(made), behind, converted=True)
             made = bytearray()

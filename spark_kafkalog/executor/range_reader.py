@@ -28,7 +28,7 @@ from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicIdError,
 from kafkalog.records.arrow import decode_arrow
 from spark_kafkalog.data_loss import GONE_AFTER_S, RECREATED_AFTER_S, Condition, reporter
 from spark_kafkalog.executor import python_worker, stopping
-from spark_kafkalog.executor.batch_pieces import ChunkPiece, cut_pieces, joined
+from spark_kafkalog.executor.batch_pieces import ChunkPiece, bounded, cut_pieces, joined
 from spark_kafkalog.offsets import topic_id_of, topic_mark
 from spark_kafkalog.options.limits import EARLIEST, LATEST
 from spark_kafkalog.options.source_options import SourceOptions
@@ -67,6 +67,7 @@ def read_range(
 
     Raises:
         DataLossError: Records are gone, and `failOnDataLoss` is set.
+        BatchTooLargeError: A batch expands to more than `maxBatchBytes`.
         TimeoutError: The position has not moved for `kafkaConsumer.pollTimeoutMs`.
         StoppedError, ClientError: The task was told to stop (`stopping`).
         Exception: Fetching or decoding has failed.
@@ -155,7 +156,8 @@ class _RangeReader:
             chunk = self._take()
             if chunk is None:
                 continue
-            pieces = cut_pieces(chunk.records, self._position)
+            with bounded(self._tp, self._position):
+                pieces = cut_pieces(chunk.records, self._position, self._options.max_batch_bytes)
             if not pieces or pieces[-1].behind <= self._position:
                 # There is no batch yet, or only earlier ones: no leader answers so for long.
                 self._check_progress()
@@ -176,17 +178,19 @@ class _RangeReader:
         self, piece: ChunkPiece, aborted: list[tuple[int, int]], columns: tuple[str, ...]
     ) -> Iterator[pa.RecordBatch]:
         while self._position < min(piece.behind, self._end):
-            batch, next_offset = decode_arrow(
-                piece.records,
-                topic=self._tp.topic,
-                partition=self._tp.partition,
-                start=self._position,
-                end=self._end,
-                columns=columns,
-                aborted=aborted,
-                check_crc=self._options.client.check_crcs,
-                converted=piece.converted,
-            )
+            with bounded(self._tp, self._position):
+                batch, next_offset = decode_arrow(
+                    piece.records,
+                    topic=self._tp.topic,
+                    partition=self._tp.partition,
+                    start=self._position,
+                    end=self._end,
+                    columns=columns,
+                    aborted=aborted,
+                    check_crc=self._options.client.check_crcs,
+                    max_batch=self._options.max_batch_bytes,
+                    converted=piece.converted,
+                )
             if next_offset <= self._position:
                 raise AssertionError(f"decoding {self._tp} does not move beyond offset {self._position}")
             self._move(next_offset)

@@ -103,6 +103,12 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--poll-timeout", type=_positive, metavar="S", help="seconds for which a task waits for its next record (120)"
     )
+    how.add_argument(
+        "--max-batch-bytes",
+        type=_size,
+        metavar="BYTES",
+        help="what one record batch may expand to (512m); k, m, g",
+    )
     how.add_argument("--command-config", metavar="FILE", help="a file of client properties")
     how.add_argument(
         "--consumer-property", action="append", default=[], metavar="KEY=VALUE", help="a client property; repeatable"
@@ -188,6 +194,7 @@ def load_options(arguments: argparse.Namespace) -> LoadOptions:
         "compression_level": arguments.compression_level,
         "stale_after_s": arguments.stale_after,
         "poll_timeout_s": arguments.poll_timeout,
+        "max_batch_bytes": arguments.max_batch_bytes,
     }
     return LoadOptions(
         bootstrap_servers=arguments.bootstrap_server,

@@ -95,7 +95,7 @@ def _message(error: Exception) -> str:
     text = error.message if isinstance(error, KafkaError) else str(error)
     if "failOnDataLoss" in text:
         text += " (--no-fail-on-data-loss)"
-    return text.replace("kafkaConsumer.pollTimeoutMs", "--poll-timeout")
+    return text.replace("kafkaConsumer.pollTimeoutMs", "--poll-timeout").replace("maxBatchBytes", "--max-batch-bytes")
 
 
 def _complain(message: str) -> None:

@@ -59,6 +59,8 @@ class LoadOptions:
     restart_recreated: bool = False
     poll_timeout_s: int | None = None
     """The seconds for which a task waits for its next record; None for the source's default."""
+    max_batch_bytes: int | None = None
+    """The most bytes that one record batch may have once it is decompressed; None for the source's default."""
     min_splits: int | None = None
     most_split_records: int = MOST_SPLIT_RECORDS
     most_file_bytes: int = MOST_FILE_BYTES
@@ -117,6 +119,8 @@ class LoadOptions:
         given = {f"kafka.{key}": value for key, value in self.properties.items()}
         if self.poll_timeout_s is not None:
             given["kafkaConsumer.pollTimeoutMs"] = str(self.poll_timeout_s * 1000)
+        if self.max_batch_bytes is not None:
+            given["maxBatchBytes"] = str(self.max_batch_bytes)
         return given | {"kafka.bootstrap.servers": self.bootstrap_servers}
 
 

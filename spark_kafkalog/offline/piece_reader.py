@@ -2,7 +2,8 @@
 
 A file is read a few MiB at a time, cut between batches, checked and decoded like the data that a broker sends. The
 positions from planning are checked again: a segment that was compacted since is searched from its beginning. If bytes
-are damaged, batches are read one by one, so that as little as possible is lost.
+are damaged, batches are read one by one, so that as little as possible is lost. A batch that is too large is no damage,
+and is never skipped.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from kafkalog.storage.names import TXN_INDEX, segment_name
 from kafkalog.storage.transaction_entries import usable_aborted
 from spark_kafkalog.data_loss import Condition, reporter
 from spark_kafkalog.executor import python_worker
-from spark_kafkalog.executor.batch_pieces import PIECE_BYTES, PIECE_ROWS
+from spark_kafkalog.executor.batch_pieces import PIECE_BYTES, PIECE_ROWS, BatchTooLargeError, bounded
 from spark_kafkalog.fs.interface import File, FileSystem
 from spark_kafkalog.fs.opening import file_system
 from spark_kafkalog.offline.aborted_transactions import Aborted, aborted_before
@@ -59,6 +60,7 @@ def read_pieces(
 
     Raises:
         CorruptLogError: Bytes are damaged, and `failOnDataLoss` is set.
+        BatchTooLargeError: A batch expands to more than `maxBatchBytes`.
         DataLossError: Segments were deleted, and `failOnDataLoss` is set.
     """
     with python_worker.task(options.source.keep_freed_memory):
@@ -92,6 +94,7 @@ class _PieceReader:
     def __init__(self, fs: FileSystem, file: File, piece: SegmentPiece, options: OfflineOptions) -> None:
         self._fs = fs
         self._piece = piece
+        self._tp = TopicPartition(piece.topic, piece.partition)
         self._segment = piece.segment
         self._options = options.source
         self._next = piece.start
@@ -168,7 +171,7 @@ class _PieceReader:
         """Decode whole batches. After an error, decoding can go on without yielding a record twice."""
         end = self._piece.end
         if converted := records[MAGIC_AT] < MAGIC:
-            made = upgraded(records, check_crc=self._options.client.check_crcs)
+            made = upgraded(records, check_crc=self._options.client.check_crcs, max_size=self._options.max_batch_bytes)
             records = memoryview(b"".join([each.records for each in made]))
         while self._next < min(behind, end):
             # A transaction whose marker lies before these batches must not be named: it would swallow the next.
@@ -181,6 +184,7 @@ class _PieceReader:
                 columns=columns,
                 aborted=_touching(aborted, records, behind),
                 check_crc=self._options.client.check_crcs,
+                max_batch=self._options.max_batch_bytes,
                 converted=converted,
             )
             if next_offset <= self._next:
@@ -204,9 +208,13 @@ class _PieceReader:
             header = self._batches.checked(self._at)
             if header is not None:
                 records = self._batches.bytes_at(self._at, header.size)
-                yield from self._decode(records, header.next_offset, columns, aborted)
+                # The checksum is right here, so that a batch which is too large is what its sender meant.
+                with bounded(self._tp, self._next):
+                    yield from self._decode(records, header.next_offset, columns, aborted)
                 self._at += header.size
                 return
+        except BatchTooLargeError:
+            raise
         except RecordsError as error:
             why = str(error)
         base, end = self._segment.base, self._segment.end
@@ -224,8 +232,8 @@ class _PieceReader:
 
     def _report(self, why: str, onward: int, is_loss: bool) -> None:
         """Report damage. `is_loss`: whether the damaged bytes may have held offsets that the query reads."""
-        tp = f"{self._piece.topic}-{self._piece.partition}"
-        damage = f"{self._segment.path} is damaged at position {self._at} ({tp}, from offset {self._next} on): {why}."
+        place = f"position {self._at} ({self._tp}, from offset {self._next} on)"
+        damage = f"{self._segment.path} is damaged at {place}: {why}."
         if is_loss and self._options.fail_on_data_loss:
             raise CorruptLogError(
                 f'{damage} To skip what is damaged, set the source option "failOnDataLoss" to "false"; another replica '
@@ -238,9 +246,8 @@ class _PieceReader:
         if self._segment.is_tail and self._next < self._piece.end and self._at >= self._until < self._piece.until:
             reporter(self._options.fail_on_data_loss)(
                 Condition.COULD_NOT_READ,
-                f"Could not read offsets [{self._next}, {self._piece.end}) of "
-                f"{self._piece.topic}-{self._piece.partition}: {self._segment.path} was truncated after the query was "
-                "planned.",
+                f"Could not read offsets [{self._next}, {self._piece.end}) of {self._tp}: {self._segment.path} was "
+                "truncated after the query was planned.",
             )
 
     # Transactions
@@ -254,8 +261,7 @@ class _PieceReader:
     def _onward(self) -> Iterator[Segment]:
         """Yield this segment and, on demand, those behind it."""
         yield replace(self._segment, size=self._batches.end)
-        tp = TopicPartition(self._piece.topic, self._piece.partition)
-        for segment in inspect(self._fs, tp, self._directory, 0).segments:
+        for segment in inspect(self._fs, self._tp, self._directory, 0).segments:
             if segment.base > self._segment.base:
                 yield segment
 

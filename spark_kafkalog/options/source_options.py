@@ -43,6 +43,7 @@ DEFAULT_POLL_TIMEOUT_MS = 120_000
 """The default of `spark.network.timeout`."""
 DEFAULT_MAX_TRIGGER_DELAY_S = 15 * 60.0
 DEFAULT_SMALL_BATCH_BYTES = 1 << 20
+DEFAULT_MAX_BATCH_BYTES = 512 << 20
 
 _BATCH_IGNORED = (
     "maxOffsetsPerTrigger",
@@ -64,7 +65,7 @@ _OPTIONS = (
     *("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp", "minPartitions", "maxRecordsPerPartition"),
     *_BATCH_IGNORED,
     *_STREAM_IGNORED,
-    *("maxBytesPerPartition", "keepFreedMemory"),
+    *("maxBytesPerPartition", "maxBatchBytes", "keepFreedMemory"),
     *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
     *_VALUE_OPTIONS,
 )
@@ -115,6 +116,8 @@ class SourceOptions:
     filter_pushdown: bool = False
     small_batch_bytes: int = DEFAULT_SMALL_BATCH_BYTES
     """The planner reads micro-batches of at most this many bytes (`driver.small_batches`); 0: none."""
+    max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
+    """The most bytes that one record batch of the log may have once it is decompressed."""
     keep_freed_memory: int = 0
     """Bytes of freed memory that a Python worker keeps (`python_worker`); 0: the default of the C library."""
     poll_timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS
@@ -177,6 +180,7 @@ class SourceOptions:
             commit_group=given.get("commitGroup", _group, None),
             filter_pushdown=given.get("filterPushdown", boolean, False),
             small_batch_bytes=given.get("smallBatchBytes", size_or_none, DEFAULT_SMALL_BATCH_BYTES),
+            max_batch_bytes=given.get("maxBatchBytes", size, DEFAULT_MAX_BATCH_BYTES),
             keep_freed_memory=given.get("keepFreedMemory", size_or_none, 0),
             max_trigger_delay_s=given.get("maxTriggerDelay", duration, DEFAULT_MAX_TRIGGER_DELAY_S),
             poll_timeout_ms=given.get("kafkaConsumer.pollTimeoutMs", positive, DEFAULT_POLL_TIMEOUT_MS),

@@ -19,7 +19,7 @@ from kafkalog.records.batch import CODEC_MASK, CONTROL_FLAG, NO_TIMESTAMP_TYPE_F
 from kafkalog.records.checksum import crc32c
 from kafkalog.records.compression import DEFAULT_MAX_SIZE, Buffer, Codec
 from kafkalog.records.control import ControlRecordType, parse_control_type
-from kafkalog.records.errors import CorruptRecordError, InvalidRecordError, RecordsError
+from kafkalog.records.errors import CorruptRecordError, InvalidRecordError, RecordsError, RecordTooLargeError
 from kafkalog.records.kernels import loader
 from kafkalog.records.kernels.abi import table as t
 from kafkalog.records.kernels.abi.status import OK, error_for
@@ -61,6 +61,7 @@ def decode_arrow(
     aborted: Sequence[tuple[int, int]] = (),
     check_crc: bool = True,
     max_decompressed: int = DEFAULT_MAX_SIZE,
+    max_batch: int | None = None,
     converted: bool = False,
 ) -> tuple[pa.RecordBatch | None, int]:
     """Decode the records of offsets start..end-1 in `buf`; return them and the offset to go on from.
@@ -74,9 +75,11 @@ def decode_arrow(
     The second result is past every batch that was read, including compacted offsets, markers and aborted records, but
     never past `end`. No record below it is left to read. It equals `start` where `buf` holds no whole batch. A decode
     stops early, between two batches, before the columns would exceed 32-bit Arrow offsets or `max_decompressed`. Call
-    again with the same bytes and the new offset as `start` to go on.
+    again with the same bytes and the new offset as `start` to go on. A single batch may expand to `max_batch` bytes, or
+    to `max_decompressed` without it.
 
     Raises:
+        RecordTooLargeError: A batch expands to more than `max_batch` bytes. The text names partition and offset.
         RecordsError: A batch cannot be decoded; any of its subclasses. The text names partition and offset.
         ValueError: A column is unknown.
     """
@@ -91,7 +94,7 @@ def decode_arrow(
         table[:, t.ATTRIBUTES] &= ~NO_TIMESTAMP_TYPE_FLAG
     table = _visible(buf, table, start, aborted)
     try:
-        stopped_at = decode.take(table, check_crc, max_decompressed)
+        stopped_at = decode.take(table, check_crc, max_decompressed, max_batch or max_decompressed)
     except RecordsError as error:
         raise decode.located(error, decode.offset) from None
     if stopped_at is not None:
@@ -129,6 +132,7 @@ class _Decode:
         self._table: Any = None
         self._check_crc = True
         self._current = 0
+        self._max_batch = 0
         # Room for the first group: all batches together have the fetched bytes, and decoded bytes up to the maximum.
         self._expected = self._most = 0
 
@@ -157,12 +161,13 @@ class _Decode:
     def _codec(self, index: int) -> int:
         return int(self._table[index, t.ATTRIBUTES]) & CODEC_MASK
 
-    def take(self, table: Any, check_crc: bool, max_decompressed: int) -> int | None:
+    def take(self, table: Any, check_crc: bool, max_decompressed: int, max_batch: int) -> int | None:
         """Check and decode the batches of `table`, group after group.
 
         Return the base offset of the first batch for which there was no room, or None.
         """
         self._table, self._check_crc = table, check_crc
+        self._max_batch = min(max_batch, OFFSET_MAX)
         self._expected = int(table[:, t.SIZE].sum())
         self._most = min(OFFSET_MAX, self._expected + max_decompressed)
         table[:, t.START : t.END + 1] += self._address
@@ -208,9 +213,15 @@ class _Decode:
         room = end - begin
         if codec and room:
             packed = view[begin - self._address : end - self._address]
-            begin, room = self._scratch.decompress(codec, packed, words[t.MOST_UNPACKED])
-            unpacked = words[t.UNPACKED]
-            if unpacked and unpacked + room > words[t.MOST_UNPACKED]:
+            unpacked, most = words[t.UNPACKED], words[t.MOST_UNPACKED]
+            try:
+                begin, room = self._scratch.decompress(codec, packed, most if unpacked else self._max_batch)
+            except RecordTooLargeError:
+                # Behind others there is no room for it. The next call decodes it alone.
+                if unpacked:
+                    return False
+                raise
+            if unpacked and unpacked + room > most:
                 return False
             words[t.UNPACKED] = unpacked + room
             row[t.START : t.END + 1] = begin, begin + room

@@ -316,6 +316,22 @@ def test_a_decode_stops_where_batches_together_expand_too_far(codec: Codec) -> N
         _decode(buf, max_decompressed=3000)
 
 
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_a_batch_alone_may_expand_further(codec: Codec) -> None:
+    sizes = 100, 4000, 100
+    buf = bytes(
+        b"".join(encode_batch([Record(i, 0, None, bytes(n))], base_offset=i, codec=codec) for i, n in enumerate(sizes))
+    )
+    bounds = {"max_decompressed": 1000, "max_batch": 5000}
+    taken, start = [], 0
+    while start < 3:
+        values, start = _values(buf, start=start, **bounds)
+        taken.append([len(value or b"") for value in values])
+    assert taken == [[100], [4000], [100]]
+    with pytest.raises(RecordTooLargeError, match="expands to more than 3000 bytes"):
+        _decode(buf, start=1, max_decompressed=1000, max_batch=3000)
+
+
 def test_a_decode_stops_where_int32_offsets_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkalog.records.arrow.decode.OFFSET_MAX", 2500)
     buf = bytes(b"".join(encode_batch([Record(i, 0, None, bytes(1000))], base_offset=i) for i in range(5)))
