@@ -43,6 +43,9 @@ _CONFIRM_EVERY_S = 0.2
 """The pause between requests for metadata that is in doubt."""
 _Asked = tuple[TopicPartition, int, int]
 """A partition, an offset and its leader's epoch."""
+_Change = TopicPartition | tuple[str, str] | tuple[str, int, int]
+"""A contradiction to a known position: a partition that is gone, a topic with its new mark, or a partition with the
+known offset and an end before it."""
 logger = logging.getLogger(__name__)
 
 
@@ -64,8 +67,8 @@ class Discovery:
         self._gone: set[str] = set()
         """Topics that did not exist when they were last looked for."""
         self._missing: frozenset[TopicPartition] = frozenset()
-        self._confirmed: frozenset[tuple[str, int] | tuple[str, str]] = frozenset()
-        """The changes that `_certain` has confirmed: partitions that are gone, and topics with their new marks."""
+        self._confirmed: frozenset[_Change] = frozenset()
+        """The changes that `latest` has confirmed."""
 
     @property
     def gone(self) -> frozenset[str]:
@@ -93,50 +96,41 @@ class Discovery:
         return self._trying(lambda cluster: self._lookup(cluster, asked, READ_UNCOMMITTED)) if asked else {}
 
     def latest(self, known: Position, may_be_gone: Container[str] = ()) -> Position:
-        """Return the ends of all assigned partitions. `may_be_gone` is that of `assigned`.
+        """Return the ends of all assigned partitions, after further requests if some contradict what was read.
 
-        An end before a `known` offset may come from a broker that lags. So the request is repeated a few times before
-        such an end is accepted.
-        """
-        attempts = max(self._options.offset_retries, 1)
-        for attempt in range(1, attempts + 1):
-            found = self._certain(known, may_be_gone)
-            before = known.surviving(found)
-            behind = {str(tp): (before[tp], end) for tp, end in found.offsets.items() if end < before.get(tp, 0)}
-            if not behind:
-                break
-            committed = self._options.client.isolation_level == READ_COMMITTED
-            held = "; an open transaction may hold them back" if committed else ""
-            logger.warning("ends of partitions lie before what is known (partition: known, end): %s%s", behind, held)
-            if attempt < attempts:
-                time.sleep(self._options.offset_retry_interval_ms / 1000)
-        return found
-
-    def _certain(self, known: Position, may_be_gone: Container[str]) -> Position:
-        """Return the ends of all assigned partitions, after further requests if some are absent that were read.
-
-        A broker that lags describes a topic as it was: without partitions that were added since, or with the id that it
-        had before it was created again. So partitions that are absent are asked for again for `GONE_AFTER_S`, and
-        topics with another id for `RECREATED_AFTER_S`. What is confirmed is not doubted in later batches.
+        A broker that lags describes a topic as it was: without partitions that were added since, with the id that it
+        had before it was created again, or with an end before a `known` offset. So partitions that are absent are asked
+        for again for `GONE_AFTER_S`, the others for `RECREATED_AFTER_S`, over new connections. What is confirmed is not
+        doubted in later batches. `may_be_gone` is that of `assigned`.
         """
         patience = min(GONE_AFTER_S, self._options.poll_timeout_ms / 1000)
         began = time.monotonic()
-        warned = False
+        warned: frozenset[_Change] = frozenset()
         while True:
             partitions, topics = self.assigned(may_be_gone)
             found = Position(self.lookup(dict.fromkeys(partitions, LATEST)), topics)
             recreated = {(name, mark) for name, mark in topics.items() if known.topics.get(name, mark) != mark}
             absent = self._absent(known, found, self._gone.union(name for name, _ in recreated))
-            doubted = (absent | recreated) - self._confirmed
+            behind = _behind(known, found)
+            changed: frozenset[_Change] = absent | recreated | behind
+            doubted = changed - self._confirmed
             lasts = patience if absent - self._confirmed else min(RECREATED_AFTER_S, patience)
+            if new := doubted - warned:
+                self._warn_of_doubts(new & behind, new - behind)
+                warned |= new
             if not doubted or time.monotonic() - began >= lasts:
-                self._confirmed = absent | recreated
+                self._confirmed = changed
                 return found
-            if not warned:
-                logger.warning("brokers do not name what was read before, so they are asked again: %s", doubted)
-                warned = True
             self.close()
             time.sleep(_CONFIRM_EVERY_S)
+
+    def _warn_of_doubts(self, behind: frozenset[_Change], others: frozenset[_Change]) -> None:
+        if behind:
+            committed = self._options.client.isolation_level == READ_COMMITTED
+            held = "; an open transaction may hold them back" if committed else ""
+            logger.warning("ends of partitions lie before what is known (partition, known, end): %s%s", behind, held)
+        if others:
+            logger.warning("brokers do not name what was read before, so they are asked again: %s", others)
 
     def _absent(self, known: Position, found: Position, excused: Container[str]) -> frozenset[TopicPartition]:
         """Return the partitions that the query has read and still reads, and that are not found."""
@@ -328,6 +322,12 @@ class Discovery:
             topics = cluster.metadata({tp.topic for tp in timestamps}, refresh=True).topics
             existing = {tp: time for tp, time in timestamps.items() if tp.partition in topics[tp.topic].partitions}
             return _ask(cluster, existing, level) if existing else {}
+
+
+def _behind(known: Position, found: Position) -> frozenset[tuple[str, int, int]]:
+    """Return the partitions that end before a known offset, with that offset and the end."""
+    before = known.surviving(found)
+    return frozenset((str(tp), before[tp], end) for tp, end in found.offsets.items() if end < before.get(tp, 0))
 
 
 def _ask(cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: int) -> Offsets:

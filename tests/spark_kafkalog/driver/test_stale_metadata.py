@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 from uuid import UUID
@@ -24,14 +25,16 @@ from spark_kafkalog.options.source_options import SourceOptions
 from tests.support.scripted import ScriptedBroker, metadata
 
 OLD, NEW = UUID(int=1), UUID(int=2)
+RECREATED_AFTER_S = 0.2
 BOTH = frozenset({TopicPartition("t", 0), TopicPartition("t", 1)})
 
 
 class Told(NamedTuple):
-    """One answer: how many partitions topic "t" has (0: no such topic), and its id."""
+    """One answer: how many partitions topic "t" has (0: no such topic), its id, and where they end."""
 
     partitions: int
     topic_id: UUID = OLD
+    end: int = 7
 
 
 class Lagging:
@@ -64,7 +67,7 @@ class Lagging:
                     partitions=[
                         ListOffsetsPartitionResponse(
                             partition_index=each.partition_index,
-                            offset=7,
+                            offset=self._now.end,
                             error_code=self._denies(each.partition_index),
                         )
                         for each in topic.partitions
@@ -88,7 +91,7 @@ class Lagging:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery_module, "_CONFIRM_EVERY_S", 0.01)
-    monkeypatch.setattr(discovery_module, "RECREATED_AFTER_S", 0.2)
+    monkeypatch.setattr(discovery_module, "RECREATED_AFTER_S", RECREATED_AFTER_S)
     monkeypatch.setattr(discovery_module, "GONE_AFTER_S", 0.4)
 
 
@@ -159,6 +162,23 @@ def test_a_topic_that_was_created_again_is_confirmed_once() -> None:
     for _ in range(2):
         before = broker.asked
         assert next(positions) == Position({TopicPartition("t", 0): 7}, read(mark=NEW).topics)
+    assert broker.asked - before <= 2, "the second call does not doubt it again"
+
+
+def test_an_end_before_what_was_read_is_asked_for_again_over_a_new_connection() -> None:
+    broker = Lagging(*[Told(2, end=3)] * 4, Told(2))
+    assert next(found(broker, read(*BOTH))).offsets == dict.fromkeys(BOTH, 7)
+    assert broker.server.connections == 5
+
+
+def test_an_end_before_what_was_read_is_confirmed_once() -> None:
+    broker = Lagging(Told(2, end=3))
+    positions = found(broker, read(*BOTH))
+    began = time.monotonic()
+    assert next(positions).offsets == dict.fromkeys(BOTH, 3)
+    assert time.monotonic() - began >= RECREATED_AFTER_S
+    before = broker.asked
+    assert next(positions).offsets == dict.fromkeys(BOTH, 3)
     assert broker.asked - before <= 2, "the second call does not doubt it again"
 
 
