@@ -122,6 +122,9 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
         self._check_start(position)
         if self._initial is None or position.offsets != self._initial.offsets:
             self._progress.processed(position.offsets)
+        if self._target is not None and position.offsets == self._target.offsets:
+            # All is read. What has become of the topics since does not matter, and may contradict the target.
+            return start
         self._latest = self._discovery.latest(position, self._may_be_gone(position))
         if self._available_now and self._target is None:
             self._target = self._latest
@@ -193,7 +196,7 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
         available = self._latest.offsets
         if self._target is not None:
             available = self._target.offsets
-            admission.check_available_now(available, self._target, self._latest)
+            admission.check_available_now(self._target, self._latest)
         if isinstance(limit, ReadAllAvailable):
             return available
         least = self._options.min_offsets_per_trigger

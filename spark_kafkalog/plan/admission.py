@@ -88,30 +88,19 @@ def is_held_back(start: Offsets, latest: Offsets, least: int, since_last_s: floa
     return since_last_s < max_delay_s and waiting(start, latest) < least
 
 
-def check_available_now(end: Offsets, target: Position, latest: Position) -> None:
-    """Check that a batch of Trigger.AvailableNow ends within the target set at the start, and that brokers have it.
+def check_available_now(target: Position, latest: Position) -> None:
+    """Check that brokers still have what a query with Trigger.AvailableNow is to read, up to the target of its start.
 
     Raises:
         RuntimeError: Topics changed while the query ran. The text has the condition's name.
     """
-    if end.keys() != target.offsets.keys():
-        raise RuntimeError(
-            "[MISMATCHED_TOPIC_PARTITIONS_BETWEEN_END_OFFSET_AND_PREFETCHED] Topic partitions changed between the "
-            f"start of the query ({names(target.offsets)}) and this batch ({names(end)}). Restart the query."
-        )
-    if lost := end.keys() - latest.offsets.keys():
+    if lost := target.offsets.keys() - latest.offsets.keys():
         raise RuntimeError(
             "[LOST_TOPIC_PARTITIONS_IN_END_OFFSET_WITH_TRIGGER_AVAILABLENOW] Topic partitions are gone that the query "
             f"is to read: {names(lost)}. Restart the query."
         )
     recreated = target.recreated(latest)
-    for tp, offset in end.items():
-        if offset > target.offsets[tp]:
-            raise RuntimeError(
-                "[END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_PREFETCHED] The end offset of "
-                f"{tp} is {offset}, beyond {target.offsets[tp]}, where the partition ended when the query began. "
-                "Restart the query."
-            )
+    for tp, offset in target.offsets.items():
         if offset > latest.offsets[tp] or tp.topic in recreated:
             sure = "was" if tp.topic in recreated else "may have been"
             raise RuntimeError(

@@ -394,3 +394,34 @@ def test_any_order_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
     checks = list(HealthCheck)
     limits = settings(max_examples=examples(300), stateful_step_count=40, deadline=None, suppress_health_check=checks)
     run_state_machine_as_test(Planning, settings=limits)
+
+
+@pytest.mark.parametrize("again", [None, 1])
+def test_available_now_ends_after_it_has_read_all_whatever_becomes_of_topics(again: int | None) -> None:
+    brokers = Brokers(True)
+    for name in NAMES:
+        brokers.create(name, 1)
+        brokers.produce(name, 0, 5)
+    query = Query(brokers, startingOffsets="earliest")
+    query.start(available_now=True)
+    assert query.plan()
+    query.run()
+    brokers.delete("t2")
+    if again is not None:
+        brokers.create("t2", again)
+    assert not query.plan()
+    assert len(query.read) == 10
+
+
+def test_available_now_fails_where_a_topic_goes_that_it_has_not_read() -> None:
+    brokers = Brokers(True)
+    for name in NAMES:
+        brokers.create(name, 1)
+        brokers.produce(name, 0, 5)
+    query = Query(brokers, startingOffsets="earliest", maxOffsetsPerTrigger="5")
+    query.start(available_now=True)
+    assert query.plan()
+    query.run()
+    brokers.delete("t2")
+    with pytest.raises(RuntimeError, match="LOST_TOPIC_PARTITIONS_IN_END_OFFSET"):
+        query.plan()
