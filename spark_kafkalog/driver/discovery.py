@@ -11,7 +11,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import nullcontext, suppress
-from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafkalog.client.cluster import Cluster
@@ -26,6 +25,7 @@ from spark_kafkalog.options.java_patterns import compile_java
 from spark_kafkalog.options.limits import LATEST
 from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.options.subscription import Assign, SubscribePattern, covers, named_topics
+from spark_kafkalog.plan.byte_sizes import ASSUMED_DENSITY
 
 if TYPE_CHECKING:
     from kafkalog.client.admin.delegation_tokens import DelegationToken
@@ -36,8 +36,6 @@ _BATCH_BYTES = 64 << 10
 """Bytes of a partition that a fetch requests to get a batch's header: most batches are smaller."""
 _LARGE_BATCHES = 8
 """Further requests for partitions whose batch is larger."""
-_DENSITY = Struct(">qi11xi")
-"""Base offset, length and last offset delta of a record batch."""
 T = TypeVar("T")
 _CONFIRM_EVERY_S = 0.2
 """The pause between requests for metadata that is in doubt."""
@@ -67,6 +65,7 @@ class Discovery:
         self._gone: set[str] = set()
         """Topics that did not exist when they were last looked for."""
         self._missing: frozenset[TopicPartition] = frozenset()
+        self._warned_of_sizes = False
         self._confirmed: frozenset[_Change] = frozenset()
         """The changes that `latest` has confirmed."""
 
@@ -159,6 +158,14 @@ class Discovery:
                         break
             except (ClientError, KafkaError) as error:
                 logger.info("the sizes of %d partitions are not known: %s", len(asked), error)
+        if at and not found and not self._warned_of_sizes:
+            self._warned_of_sizes = True
+            logger.warning(
+                "no record batch of %s tells its size, so limits in bytes go by sizes found before, or by %d bytes an "
+                "offset",
+                names(at),
+                ASSUMED_DENSITY,
+            )
         return found
 
     def _densities_of(
@@ -169,6 +176,9 @@ class Discovery:
         Raises:
             ClientError, KafkaError: The request has failed.
         """
+        # Few queries need this, and the modules that read records are slow to import.
+        from spark_kafkalog.driver.batch_density import batch_density
+
         limits = self._options.client.fetch_max_bytes, _BATCH_BYTES
         answers = self._fetched(cluster, node_id, asked, *limits, READ_UNCOMMITTED)
         found = {}
@@ -332,18 +342,3 @@ def _behind(known: Position, found: Position) -> frozenset[tuple[str, int, int]]
 
 def _ask(cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: int) -> Offsets:
     return {tp: each.offset for tp, each in list_offsets(cluster, timestamps, isolation_level).items()}
-
-
-def batch_density(records: memoryview | None, offset: int) -> float | None:
-    """Return bytes per offset of the first batch that a fetch from `offset` returned; None if its header is cut off.
-
-    Returns 0 if the first batch begins behind the offset: compaction has left nothing there.
-    """
-    from kafkalog.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_AT
-
-    if records is None or len(records) < _DENSITY.size or records[MAGIC_AT] != MAGIC:
-        return None
-    base_offset, length, last_delta = _DENSITY.unpack_from(records)
-    if base_offset > offset:
-        return 0.0
-    return (LOG_OVERHEAD + length) / (last_delta + 1) if length > 0 and last_delta >= 0 else None

@@ -217,8 +217,9 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
             end = admission.rate_limited(position, available, earliest_of_new, limit.max_rows)
         if most_bytes is not None:
             begins = {tp: offset for tp, offset in {**position, **earliest_of_new}.items() if offset <= end.get(tp, -1)}
-            within, self._profiles = byte_sizes.limited(
-                begins, {tp: end[tp] for tp in begins}, most_bytes, self._discovery.densities
+            within, profiles = byte_sizes.limited(
+                begins, {tp: end[tp] for tp in begins}, most_bytes, self._discovery.densities, self._profiles
             )
+            self._profiles = {**self._profiles, **profiles}
             end = {**end, **within}
         return end

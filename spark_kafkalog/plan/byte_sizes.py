@@ -35,6 +35,8 @@ _FAR_BELOW = 4
 """If a first estimate is below the limit by this factor, no closer look is taken."""
 _LOOKS = ((2.0, 4), (1.25, 12))
 """Closer looks: (how many times the limit the sampled range seems to hold, number of headers)."""
+ASSUMED_DENSITY = 1024
+"""Bytes per offset where no batch has ever told its size. Kafka's records seldom have more."""
 _COST_UNIT = 1 << 10
 """`apportion` takes integer costs, so they are counted in 1/1024 of a byte."""
 
@@ -75,11 +77,15 @@ class Profile(NamedTuple):
 
 
 def profiles(
-    ranges: Iterable[OffsetRange], densities: Densities, samples: int = SAMPLES
+    ranges: Iterable[OffsetRange],
+    densities: Densities,
+    samples: int = SAMPLES,
+    known: Mapping[TopicPartition, Profile] | None = None,
 ) -> dict[TopicPartition, Profile]:
     """Make a profile of each range from the header in the middle of each of its parts: one request a broker and part.
 
-    A partition without any header gets the mean of the others, or 1 byte per offset if there are no others.
+    A partition without any header keeps its density of before, in `known`. Without one it gets the mean of the others:
+    of those with headers, else of all in `known`, else `ASSUMED_DENSITY`.
     """
     wanted = [part for part in ranges if part.size > 0]
     found: dict[TopicPartition, list[float | None]] = {part.tp: [] for part in wanted}
@@ -88,38 +94,43 @@ def profiles(
         seen = densities(at) if at else {}
         for tp in at:
             found[tp].append(seen.get(tp))
-    known = [density for each in found.values() for density in each if density is not None]
-    mean = math.fsum(known) / len(known) if known else 1.0
+    before = {tp: math.fsum(each.densities) / len(each.densities) for tp, each in (known or {}).items()}
+    others = [density for each in found.values() for density in each if density is not None] or [*before.values()]
+    mean = math.fsum(others) / len(others) if others else float(ASSUMED_DENSITY)
     made = {}
     for part in wanted:
         own = [density for density in found[part.tp] if density is not None]
-        middle = math.fsum(own) / len(own) if own else mean
+        middle = math.fsum(own) / len(own) if own else before.get(part.tp, mean)
         values = tuple(middle if density is None else density for density in found[part.tp])
         made[part.tp] = Profile(part.start, part.end, values)
     return made
 
 
 def limited(
-    begins: Offsets, ends: Offsets, most: int, densities: Densities
+    begins: Offsets,
+    ends: Offsets,
+    most: int,
+    densities: Densities,
+    known: Mapping[TopicPartition, Profile] | None = None,
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, Profile]]:
     """Return ends so that the batch has about `most` bytes, and the profiles that this is estimated from.
 
     The bytes are shared in proportion to the waiting bytes. At least one offset of one partition is taken. Partitions
-    that get none take turns, as in `apportion`.
+    that get none take turns, as in `apportion`. `known` has the profiles of before.
     """
     waiting = {tp: ends[tp] - begins[tp] for tp in ends if ends[tp] > begins[tp]}
     ranges = [OffsetRange(tp, begins[tp], ends[tp]) for tp in sorted(waiting)]
     if not ranges:
         return dict(ends), {}
     turn = sum(begins[tp] for tp in ends)
-    guess = profiles(ranges, densities, _FIRST_LOOK)
+    guess = profiles(ranges, densities, _FIRST_LOOK, known)
     if sum(profile.bytes for profile in guess.values()) * _FAR_BELOW <= most:
         return dict(ends), guess
     looked = guess
     for ahead, samples in _LOOKS:
         reach = _reach(waiting, looked, round(ahead * most), turn)
         near = [OffsetRange(part.tp, part.start, reach[part.tp]) for part in ranges if reach[part.tp] > part.start]
-        looked = guess | profiles(near, densities, samples)
+        looked = guess | profiles(near, densities, samples, guess)
     return {tp: begins[tp] for tp in ends} | _reach(waiting, looked, most, turn), looked
 
 
@@ -154,7 +165,7 @@ def measure_for(
         return None
     known = known or {}
     missing = [part for part in ranges if not _covers(known.get(part.tp), part)]
-    return ByBytes({**known, **profiles(missing, densities)})
+    return ByBytes({**known, **profiles(missing, densities, known=known)})
 
 
 def _covers(profile: Profile | None, part: OffsetRange) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,8 @@ from kafkalog.client.config import ClientConfig
 from kafkalog.client.fetch.partition_fetcher import PartitionFetcher
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.batch import iter_headers
-from spark_kafkalog.driver.discovery import Discovery, batch_density
+from spark_kafkalog.driver.batch_density import batch_density
+from spark_kafkalog.driver.discovery import Discovery
 from spark_kafkalog.offsets import OffsetRange
 from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.plan import byte_sizes
@@ -118,7 +120,22 @@ def test_partitions_that_cannot_be_asked_count_as_the_others() -> None:
     ranges = [OffsetRange(A, 0, 10), OffsetRange(B, 0, 10)]
     found = byte_sizes.profiles(ranges, lambda at: {A: 7.0}, samples=2)
     assert found == {A: Profile(0, 10, (7.0, 7.0)), B: Profile(0, 10, (7.0, 7.0))}
-    assert byte_sizes.profiles(ranges, lambda at: {}, samples=1)[A].densities == (1.0,)
+
+
+def test_without_any_size_those_of_before_count_or_what_is_usual() -> None:
+    def silent(at: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+        return {}
+
+    ranges = [OffsetRange(A, 0, 10), OffsetRange(B, 0, 10)]
+    assert byte_sizes.profiles(ranges, silent, samples=1)[A].densities == (1024.0,)
+    known = {A: Profile(0, 5, (6.0, 8.0))}
+    found = byte_sizes.profiles(ranges, silent, samples=1, known=known)
+    assert [found[tp].densities for tp in (A, B)] == [(7.0,), (7.0,)]
+    only_b = byte_sizes.profiles(ranges, lambda at: {B: 9.0}, samples=1, known=known)
+    assert [only_b[tp].densities for tp in (A, B)] == [(7.0,), (9.0,)]
+    ends, _ = byte_sizes.limited({A: 0}, {A: 1_000_000}, 64 << 10, silent)
+    assert ends == {A: 64}
+    assert byte_sizes.limited({A: 5}, {A: 1_000_000}, 700, silent, known)[0] == {A: 105}
 
 
 def test_splits_by_bytes() -> None:
@@ -196,6 +213,26 @@ def test_a_byte_limit_on_triggers(topics: Topics) -> None:
     batches = query.drain()
     assert 6 <= batches <= 10, "1.3 MB in steps of 200 KB"
     assert len(query.values()) == 2400
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize("version", ["0.9.0", "0.10.0"])
+def test_a_byte_limit_on_triggers_of_older_formats(topics: Topics, version: str, codec: str) -> None:
+    topic = topics.create("old-bytes", config={"message.format.version": version})
+    values = [random.Random(seed).randbytes(1000) for seed in range(200)]
+    for at in range(0, 200, 10):
+        topics.produce(topic, values[at : at + 10], config={"compression.type": codec, "linger.ms": 100})
+    query = Stream(topics.bootstrap, subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger="50k")
+    assert 3 <= query.drain() <= 6, "200 KB in steps of 50 KB"
+    assert query.values() == values
+
+
+def test_no_answer_is_told_once(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
+    discovery = Discovery(options_for(topics, "nowhere"))
+    for _ in range(2):
+        assert discovery.densities({TopicPartition("nowhere", 0): 0}) == {}
+    discovery.close()
+    assert caplog.text.count("no record batch of Set(nowhere-0) tells its size") == 1
 
 
 def test_both_limits_hold(topics: Topics) -> None:
