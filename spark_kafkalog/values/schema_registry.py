@@ -16,8 +16,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.client import HTTPException
-from typing import Any, NamedTuple
+from http.client import HTTPException, HTTPMessage
+from typing import IO, Any, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from spark_kafkalog.values.registry_error import SchemaRegistryError
@@ -123,9 +123,12 @@ class SchemaRegistry:
         user_info = self._config.user_info or user_info
         if user_info:
             request.add_header("Authorization", "Basic " + base64.b64encode(user_info.encode()).decode())
-        context = ssl.create_default_context(cafile=self._config.ca_file) if address.startswith("https:") else None
+        # Also http:// may lead to https://.
+        secure = address.startswith("https:") or self._config.ca_file
+        https = urllib.request.HTTPSHandler(context=self._trusting() if secure else None)
+        opener = urllib.request.build_opener(https, _Redirects())
         try:
-            with urllib.request.urlopen(request, timeout=self._config.timeout_s, context=context) as answer:
+            with opener.open(request, timeout=self._config.timeout_s) as answer:
                 body = answer.read(MOST_BYTES + 1)
         except urllib.error.HTTPError as error:
             with error:
@@ -146,6 +149,50 @@ class SchemaRegistry:
         except ValueError:
             raise SchemaRegistryError(f"schema registry: {address}{path} answered no JSON: {body[:100]!r}") from None
 
+    def _trusting(self) -> ssl.SSLContext:
+        """Return the settings of TLS.
+
+        Raises:
+            SchemaRegistryError: The file of `schemaRegistry.ssl.ca.location` cannot be used.
+        """
+        file = self._config.ca_file
+        try:
+            return ssl.create_default_context(cafile=file)
+        except OSError as error:
+            if file is None:
+                raise
+            reason = "it has no certificate in PEM" if isinstance(error, ssl.SSLError) else error.strerror
+            raise SchemaRegistryError(
+                f"schemaRegistry.ssl.ca.location={file}: cannot be used: {reason}. In Spark the file must be on the "
+                "driver and on each executor."
+            ) from None
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects, but sends user and password only to the server that they are meant for."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        """Return the request of a redirect.
+
+        Raises:
+            SchemaRegistryError: It has user and password, and the redirect leads to another server.
+        """
+        if req.has_header("Authorization") and _origin(req.full_url) != _origin(newurl):
+            asked, elsewhere = (_without_user(url)[0] for url in (req.full_url, newurl))
+            raise SchemaRegistryError(
+                f"schema registry: {asked} leads to {elsewhere}, where user and password are not sent; set "
+                "schemaRegistry.url to that server if you trust it"
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
 
 _HINTS = {
     401: ": check schemaRegistry.basic.auth.user.info",
@@ -164,6 +211,12 @@ def _says_what_is_missing(answer: urllib.error.HTTPError) -> bool:
 
 class _PassingError(Exception):
     """A failure that may pass when the request is retried."""
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    """Return scheme, host and port."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def _without_user(url: str) -> tuple[str, str | None]:

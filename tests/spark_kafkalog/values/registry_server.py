@@ -16,11 +16,14 @@ from urllib.parse import unquote, urlsplit
 class RegistryServer:
     """`user_info`: the user and password that are asked for; `certificate`: PEM, with its key, for https.
 
-    `failures`: statuses to answer next, before anything else. `requests`: the paths asked for.
+    `redirect`: the address to which it sends every request on; `moved`: the beginning of paths that it redirects to the
+    same ones without it. `failures`: statuses to answer next, before anything else. `requests`: the paths asked for.
     """
 
     def __init__(self, user_info: str | None = None, certificate: Path | None = None) -> None:
         self.user_info = user_info
+        self.redirect: str | None = None
+        self.moved: str | None = None
         self.failures: list[int] = []
         self.requests: list[str] = []
         self.subjects: dict[str, list[int]] = {}
@@ -37,6 +40,14 @@ class RegistryServer:
             def _answer(self, body: Any) -> None:
                 path = urlsplit(self.path).path
                 registry.requests.append(path)
+                moved = registry.moved is not None and path.startswith(registry.moved)
+                if moved or registry.redirect is not None:
+                    self.send_response(302)
+                    to = path.removeprefix(registry.moved or "") if moved else f"{registry.redirect}{path}"
+                    self.send_header("Location", to)
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
                 status, answer = registry.handle(path, body, self.headers.get("Authorization"))
                 data = json.dumps(answer).encode()
                 self.send_response(status)

@@ -229,6 +229,25 @@ def test_authentication(in_url: bool) -> None:
         assert "wrong" not in repr(RegistryConfig((server.url,), "user:wrong"))
 
 
+def test_a_redirect_to_another_server_gets_no_password(registry: RegistryServer) -> None:
+    registry.register("t-value", SIMPLE)
+    with RegistryServer() as first:
+        first.redirect = registry.url.replace("//", "//other:s3cret@")
+        message = rf"{first.url}/schemas/ids/1 leads to {registry.url}/schemas/ids/1, .*set schemaRegistry\.url"
+        with pytest.raises(SchemaRegistryError, match=message):
+            SchemaRegistry(RegistryConfig((first.url,), "user:password")).by_id(1)
+        assert not registry.requests
+        first.redirect = registry.url
+        assert SchemaRegistry(RegistryConfig((first.url,))).by_id(1) is not None
+
+
+def test_a_redirect_on_the_same_server_gets_the_password() -> None:
+    with RegistryServer("user:password") as server:
+        server.register("t-value", SIMPLE)
+        server.moved = "/old"
+        assert SchemaRegistry(RegistryConfig((f"{server.url}/old",), "user:password")).by_id(1) is not None
+
+
 @pytest.mark.usefixtures("processes")
 def test_https(tmp_path: Path) -> None:
     require(certificates.missing())
@@ -241,6 +260,17 @@ def test_https(tmp_path: Path) -> None:
             distrusting = SchemaRegistry(RegistryConfig((server.url,), retries=0, ca_file=ca_file))
             with pytest.raises(SchemaRegistryError, match="CERTIFICATE_VERIFY_FAILED"):
                 distrusting.latest("t-value")
+
+
+@pytest.mark.parametrize(("text", "reason"), [(None, "No such file"), ("no PEM", "no certificate in PEM")])
+def test_certificates_that_cannot_be_used(tmp_path: Path, text: str | None, reason: str) -> None:
+    file = tmp_path / "ca.pem"
+    if text is not None:
+        file.write_text(text)
+    client = SchemaRegistry(RegistryConfig(("https://127.0.0.1:1",), ca_file=str(file)))
+    message = rf"schemaRegistry\.ssl\.ca\.location={file}: cannot be used: .*{reason}"
+    with pytest.raises(SchemaRegistryError, match=message):
+        client.by_id(1)
 
 
 def test_a_registry_that_cannot_be_asked_is_not_the_records_fault(registry: RegistryServer) -> None:
