@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 MOST_BYTES = 16 << 20
 """A larger answer is an error."""
 FIRST_PAUSE_S = 0.1
+MOST_PAUSE_S = 5.0
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/vnd.schemaregistry+json, application/json"
 _PASSING = (408, 429, 500, 502, 503, 504)
 _MISSING = (40401, 40402, 40403)
@@ -109,7 +110,7 @@ class SchemaRegistry:
         for attempt in range(self._config.retries + 1):
             if attempt:
                 logger.warning("schema registry: %s; attempt %d of %d", failed, attempt + 1, self._config.retries + 1)
-                self._pause(FIRST_PAUSE_S * 2 ** (attempt - 1))
+                self._pause(min(FIRST_PAUSE_S * 2 ** min(attempt - 1, 20), MOST_PAUSE_S))
             for url in self._config.urls:
                 try:
                     return self._ask(url, path)
