@@ -9,7 +9,6 @@ rules of Spark's `from_json`.
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 import re
@@ -43,6 +42,7 @@ from pyspark.sql.types import (
 )
 
 from kafkalog.records.arrow.json_text import first_not_enclosed
+from spark_kafkalog.values import spark_times
 from spark_kafkalog.values.arrow_types import arrow_type, parts
 
 SLOW_ROWS = 16
@@ -62,11 +62,16 @@ _EMPTY = pa.scalar(b"")
 _NEWLINE = 10
 _OPENING, _CLOSING = list(b"[{"), list(b"]}")
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
-_MICROSECOND = datetime.timedelta(microseconds=1)
-_YEARS_400 = datetime.timedelta(days=146_097)
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_NOT_SPARKS = (
+    r'"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T](?:[0-9]{2}(?::[0-9]{2})?(?:Z|[+-][0-9:]+)"|[0-9]{3}'
+    r"|[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*)?[+-](?:1[89]|2|[0-9]{2}:?[6-9]))"
+    r"|\\u00(?:2[0bBdDeE]|3[0-9aA]|5[4aA])"
+)
+"""Timestamps that pyarrow reads and Spark does not: a zone after hours or minutes, compact times, offsets of more than
+18 hours or with more than 59 minutes. Escapes in a document may hide them."""
 _NON_NUMBERS = {
-    "NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf, "INF": math.inf,
+    "NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf,
     "+INF": math.inf, "-INF": -math.inf,
 }  # fmt: skip
 _RANGES: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
@@ -98,6 +103,7 @@ class JsonDecoder:
         self.type = arrow_type(schema)
         self._convert = _converter(schema)
         self._has_decimals = any(isinstance(kind, DecimalType) for kind in parts(schema))
+        self._has_times = any(isinstance(kind, TimestampType | TimestampNTZType) for kind in parts(schema))
         self._parse_options: Any = None
         if not any(isinstance(kind, MapType) for kind in parts(schema)):
             # pyarrow reads no maps.
@@ -132,6 +138,8 @@ class JsonDecoder:
             return None
         values = values.fill_null(b"null")
         if first_not_enclosed(values) < len(values) or _has_too_deep(values):
+            return None
+        if self._has_times and pc.any(pc.match_substring_regex(values, _NOT_SPARKS)).as_py():
             return None
         lines = pc.binary_join_element_wise(_HEAD, values, _TAIL, _EMPTY)
         begin, end = (int(each) for each in _offsets(lines)[[0, -1]])
@@ -321,50 +329,24 @@ def _float(value: Any) -> float:
 
 
 def _decimal(value: Any, precision: int, scale: int) -> Decimal:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or _DECIMAL.fullmatch(text := value.replace(",", "")) is None:
         raise ValueError("no number")
     with localcontext() as context:
         context.prec = 100
-        number = Decimal(value.strip()).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
-    if not number.is_finite() or number.adjusted() >= precision - scale:
+        number = Decimal(text).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+    if number.adjusted() >= precision - scale:
         raise ValueError(f"{number} does not fit")
     return number
 
 
-def _date(value: Any) -> int:
-    """Return the days since 1970. numpy has the year 0, which Python's dates lack."""
-    if type(value) is not str or not _DATE.fullmatch(value):
-        raise ValueError("no date")
-    year, month, day = map(int, value.split("-"))
-    return int(np.datetime64(f"{year:04}-{month:02}-{day:02}", "D").astype(np.int64))
-
-
 def _timestamp(value: Any) -> int:
-    """Parse ISO 8601, in UTC if it has no zone; or a number of seconds. Return microseconds since 1970."""
+    """Parse a timestamp, or a number of seconds; return microseconds since 1970."""
     if not isinstance(value, _Number):
-        micros, zone = _iso_8601(value)
-        return micros - (zone or datetime.timedelta()) // _MICROSECOND
-    micros = int(value) * 1_000_000
+        return spark_times.micros(_expect(value, str))
+    micros = int(value) * spark_times.MICROS_S
     if not -(1 << 63) <= micros < 1 << 63:
         raise ValueError(f"{value} does not fit")
     return micros
-
-
-def _local_timestamp(value: Any) -> int:
-    micros, zone = _iso_8601(value)
-    if zone is not None:
-        raise ValueError("a zone")
-    return micros
-
-
-def _iso_8601(value: Any) -> tuple[int, datetime.timedelta | None]:
-    """Return microseconds since 1970 by the local clock, and that clock's distance to UTC if it is given."""
-    text = _expect(value, str)
-    # Python has no year 0. The calendar repeats itself after 400 years.
-    has_year_0 = text.startswith("0000")
-    found = datetime.datetime.fromisoformat("0400" + text[4:] if has_year_0 else text)
-    since = found.replace(tzinfo=None) - datetime.datetime(1970, 1, 1)
-    return (since - has_year_0 * _YEARS_400) // _MICROSECOND, found.utcoffset()
 
 
 _ATOMS: dict[type[DataType], Convert] = {
@@ -372,7 +354,7 @@ _ATOMS: dict[type[DataType], Convert] = {
     StringType: _text,
     FloatType: _float,
     DoubleType: _double,
-    DateType: _date,
+    DateType: lambda value: spark_times.days(_expect(value, str)),
     TimestampType: _timestamp,
-    TimestampNTZType: _local_timestamp,
+    TimestampNTZType: lambda value: spark_times.local_micros(_expect(value, str)),
 }

@@ -50,6 +50,7 @@ ONE = [
     ("DOUBLE", "1e3", 1000.0),
     ("DOUBLE", '"Infinity"', math.inf),
     ("DOUBLE", '"-INF"', -math.inf),
+    ("DOUBLE", '"INF"', "corrupt"),
     ("DOUBLE", '"1.5"', "corrupt"),
     ("FLOAT", "0.1", 0.10000000149011612),
     ("FLOAT", "1e39", math.inf),
@@ -71,6 +72,9 @@ ONE = [
     ("DECIMAL(38,0)", "1" * 39, "corrupt"),
     ("DECIMAL(5,2)", "999.999", "corrupt"),
     ("DECIMAL(5,2)", '"x"', "corrupt"),
+    ("DECIMAL(5,2)", '"1_0"', "corrupt"),
+    ("DECIMAL(5,2)", '" 1"', "corrupt"),
+    ("DECIMAL(6,2)", '"1,000"', Decimal("1000.00")),
     ("DECIMAL(38,18)", "9" * 20, Decimal("9" * 20)),
     ("DECIMAL(38,18)", "400000000000000000000", "corrupt"),
     ("DECIMAL(38,18)", '"-400000000000000000000"', "corrupt"),
@@ -84,10 +88,28 @@ ONE = [
     ("DATE", '"2024-02-29"', datetime.date(2024, 2, 29)),
     ("DATE", '"2024-2-9"', datetime.date(2024, 2, 9)),
     ("DATE", '"2023-02-29"', "corrupt"),
+    ("DATE", '"2020-01-02T03:04:05Z"', datetime.date(2020, 1, 2)),
+    ("DATE", '"2020-01-02 03:04:05"', datetime.date(2020, 1, 2)),
+    ("DATE", '"2020-01"', datetime.date(2020, 1, 1)),
+    ("DATE", '"2020"', datetime.date(2020, 1, 1)),
+    ("DATE", '"20200102"', "corrupt"),
     ("DATE", "5", "corrupt"),
     ("TIMESTAMP", '"2024-01-02T03:04:05.678901+02:00"', datetime.datetime(2024, 1, 2, 1, 4, 5, 678901, datetime.UTC)),
     ("TIMESTAMP", '"2024-01-02 03:04:05"', datetime.datetime(2024, 1, 2, 3, 4, 5, 0, datetime.UTC)),
     ("TIMESTAMP", "1700000000", datetime.datetime(2023, 11, 14, 22, 13, 20, 0, datetime.UTC)),
+    ("TIMESTAMP", '"2024-1-2 3:4:5"', datetime.datetime(2024, 1, 2, 3, 4, 5, 0, datetime.UTC)),
+    ("TIMESTAMP", '"2024"', datetime.datetime(2024, 1, 1, 0, 0, 0, 0, datetime.UTC)),
+    ("TIMESTAMP", '"2024-01-02 03:04:05 UTC"', datetime.datetime(2024, 1, 2, 3, 4, 5, 0, datetime.UTC)),
+    ("TIMESTAMP", '"2024-01-02T03:04:05.6+0200"', datetime.datetime(2024, 1, 2, 1, 4, 5, 600000, datetime.UTC)),
+    ("TIMESTAMP", '"2024-01-02 03:04:05 Europe/Berlin"', "corrupt"),
+    ("TIMESTAMP", '"2024-01-02T03:04:05+18:01"', "corrupt"),
+    ("TIMESTAMP", '"2024-01-02T03:04Z"', "corrupt"),
+    ("TIMESTAMP", '"2024-01-02T0304"', "corrupt"),
+    ("TIMESTAMP", r'"2024-01-02T03\u003a04Z"', "corrupt"),
+    ("TIMESTAMP", '"20240102"', "corrupt"),
+    ("TIMESTAMP", '"2024-W01-1"', "corrupt"),
+    ("TIMESTAMP", '"2024-01-02T03:04:05,5Z"', "corrupt"),
+    ("TIMESTAMP", '"03:04:05"', "corrupt"),
     ("TIMESTAMP", '"yesterday"', "corrupt"),
     ("TIMESTAMP", "9223372036855", "corrupt"),
     ("TIMESTAMP_NTZ", '"2024-01-02T03:04:05"', datetime.datetime(2024, 1, 2, 3, 4, 5)),
@@ -95,6 +117,8 @@ ONE = [
     ("TIMESTAMP_NTZ", '"2024-01-02"', datetime.datetime(2024, 1, 2)),
     ("TIMESTAMP_NTZ", '"2024-01-02T03:04:05+05:00"', "corrupt"),
     ("TIMESTAMP_NTZ", '"2024-01-02T03:04:05Z"', "corrupt"),
+    ("TIMESTAMP_NTZ", '"2024-1-2"', datetime.datetime(2024, 1, 2)),
+    ("TIMESTAMP_NTZ", '"2024-01-02T030405"', "corrupt"),
     ("TIMESTAMP_NTZ", "5", "corrupt"),
     ("ARRAY<INT>", "[1, null, 3]", [1, None, 3]),
     ("ARRAY<INT>", "[]", []),
@@ -278,6 +302,30 @@ def test_at_once_and_one_by_one_agree(drawn: list[dict[str, Any]]) -> None:
     one_by_one, bad = slow.decode(pa.array(values, pa.binary()))
     expected = ["corrupt" if each else row for row, each in zip(one_by_one.to_pylist(), bad.to_pylist(), strict=True)]
     assert repr(together) == repr(expected)
+
+
+TIMES = st.lists(
+    st.sampled_from(
+        ["2020-01-02", "0000-02-29", "T", " ", "03", ":04", ":05", "0304", ".6", ".678901", "Z", "5", "-", ","]
+    )
+    | st.sampled_from(["+02", "+0200", "-02:00", "+18:00", "+18:01", "+02:60", "+23:59"]),
+    max_size=7,
+).map("".join)
+
+
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP", "TIMESTAMP_NTZ"])
+def test_times_at_once_and_one_by_one_agree(kind: str) -> None:
+    decoder = JsonDecoder(parse_ddl(f"a {kind}"))
+
+    @settings(max_examples=examples(300))
+    @given(st.sampled_from(["", "2020-01-02", "2020-01-02T03:04", "2020-01-02 03:04:05"]), TIMES)
+    def check(begin: str, rest: str) -> None:
+        value = json.dumps({"a": begin + rest}).encode()
+        alone, bad = decoder.decode(pa.array([value], pa.binary()))
+        beside, bad_beside = decoder.decode(pa.array([value, b"{"], pa.binary()))
+        assert (bad[0], alone[0]) == (bad_beside[0], beside[0])
+
+    check()
 
 
 PIECES = [b'{"a":1}', b"{}", b'],"w":[', b'}],"w":[{', b"[", b"]", b",", b'"', b"5", b'{"z":[', b"}", b"\n"]

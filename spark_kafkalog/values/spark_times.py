@@ -1,0 +1,117 @@
+"""Dates and timestamps in text, as Spark reads them (`SparkDateTimeUtils`), for values of JSON.
+
+Spark takes more than ISO 8601 in some respects, and less in others. Months, days, hours, minutes and seconds may have
+one digit. Parts may be left out from the end. What follows a date does not matter, where a date is wanted. There are no
+weeks and no compact forms, and a zone stands only after seconds.
+
+Three kinds of texts are not read here: timestamps with the name of a region (`Europe/Berlin`, `CET`), which need a data
+base that executors may lack; times without a date, which Spark takes for times of the present day; and dates as numbers
+of days, such as `20200102` is for Spark.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+MICROS_S = 1_000_000
+_INT64 = 1 << 63
+_BLANKS = "".join(map(chr, range(0x21))) + "\x7f"
+"""White space and control characters, which Spark removes at both ends."""
+_DATE = re.compile(r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.DOTALL)
+_TIMESTAMP = re.compile(
+    r"([+-]?)([0-9]{4,6})(?:-([0-9]{1,2})(?:-([0-9]{1,2})"
+    r"(?:[ T]([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?([^0-9.].*)?)?)?)?)?)?",
+    re.DOTALL,
+)
+_OFFSET = re.compile(
+    r"(?:UTC|GMT|UT)?([+-])(?:([0-9])|([0-9]{1,2}):([0-9]{1,2})|([0-9]{2})([0-9]{2})?([0-9]{2})?"
+    r"|([0-9]{1,2}):([0-9]{2}):([0-9]{2}))"
+)
+_MOST_OFFSET_S = 18 * 3600
+
+
+def days(text: str) -> int:
+    """Return the days from 1970 to a date.
+
+    Raises:
+        ValueError: The text is no date.
+    """
+    for form in _forms(text):
+        match = _DATE.fullmatch(form.strip(_BLANKS))
+        if match is not None:
+            return _days_of(*match.groups())
+    raise ValueError("no date")
+
+
+def micros(text: str) -> int:
+    """Return the microseconds from 1970 to a timestamp, in UTC if it has no zone.
+
+    Raises:
+        ValueError: The text is no timestamp, or its zone is a region.
+    """
+    failed = ValueError("no timestamp")
+    for form in _forms(text):
+        try:
+            local, offset_s = _local(form)
+            return _fitting(local - (offset_s or 0) * MICROS_S)
+        except ValueError as error:
+            failed = error
+    raise failed
+
+
+def local_micros(text: str) -> int:
+    """Return the microseconds from 1970 to a timestamp without a zone, by the same clock.
+
+    Raises:
+        ValueError: The text is no timestamp, or has a zone.
+    """
+    local, offset_s = _local(text)
+    if offset_s is not None:
+        raise ValueError("a zone")
+    return _fitting(local)
+
+
+def _forms(text: str) -> list[str]:
+    """Return the texts that Spark tries: as it is, and without `GMT`, which older versions put before an offset."""
+    return [text, text.replace("GMT", "", 1)] if "GMT" in text else [text]
+
+
+def _days_of(sign: str, year: str, month: str | None, day: str | None) -> int:
+    # Python has the years 1 to 9999. The calendar repeats itself after 400 years.
+    cycles, within = divmod(int(sign + year) - 2000, 400)
+    found = datetime.date(2000 + within, int(month or 1), int(day or 1))
+    return found.toordinal() - datetime.date(1970, 1, 1).toordinal() + cycles * 146_097
+
+
+def _local(text: str) -> tuple[int, int | None]:
+    """Return microseconds since 1970 by the local clock, and that clock's seconds before UTC if they are given."""
+    match = _TIMESTAMP.fullmatch(text.strip(_BLANKS))
+    if match is None:
+        raise ValueError("no timestamp")
+    *date, hour, minute, second, fraction, zone = match.groups()
+    time = datetime.time(int(hour or 0), int(minute or 0), int(second or 0))
+    seconds = _days_of(*date) * 86_400 + time.hour * 3600 + time.minute * 60 + time.second
+    found = seconds * MICROS_S + int((fraction or "")[:6].ljust(6, "0"))
+    return found, None if zone is None else _offset(zone.strip(_BLANKS))
+
+
+def _offset(zone: str) -> int:
+    """Return the seconds by which a zone's clock is before UTC."""
+    if zone in ("Z", "UTC", "GMT", "UT"):
+        return 0
+    match = _OFFSET.fullmatch(zone)
+    if match is None:
+        raise ValueError("an unknown zone")
+    sign, *parts = match.groups()
+    hours, minutes, seconds = [int(each) for each in parts if each is not None] + [0] * (3 - sum(map(bool, parts)))
+    found = hours * 3600 + minutes * 60 + seconds
+    if minutes > 59 or seconds > 59 or found > _MOST_OFFSET_S:
+        raise ValueError("an unknown zone")
+    return -found if sign == "-" else found
+
+
+def _fitting(found: int) -> int:
+    if not -_INT64 <= found < _INT64:
+        raise ValueError("it does not fit")
+    return found

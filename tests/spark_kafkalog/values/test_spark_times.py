@@ -1,0 +1,60 @@
+"""Test that texts become the dates, timestamps and numbers that Spark's `from_json` makes of them."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_kafkalog.values.ddl import parse_ddl
+from spark_kafkalog.values.from_json import JsonDecoder
+
+pytestmark = pytest.mark.spark
+
+DDL = "d DATE, t TIMESTAMP, n TIMESTAMP_NTZ, k DECIMAL(12,3), f DOUBLE, g FLOAT"
+DAYS = [
+    *("2020-01-02", "2020-1-2", "2020-01", "2020", "020-01-02", "2020-W01-1", "0000-01-01", "10000-01-01", "18000"),
+    *("-2020-01-02", "+12020-01-02", "1234567-01-01", "294247-01-10", "294248-01-01", "2020-02-30", "2020-13-01"),
+    *("2020-01-02x", " 2020-01-02\t", "", " ", "2020-", "2020/01/02", "\u0662020-01-02"),
+]
+CLOCKS = [
+    *("T", " ", "t03:04:05", "T03", "T3:4", "T03:04:05", " 3:4:5", "  03:04:05", "T0304", "T030405", "T03:04:05."),
+    *("T03:04:05.6", "T03:04:05.6789012", "T03:04:05,6", "T24:00:00", "T23:60:00", "T23:59:60", "T03:04:"),
+    *("T003:04:05", "T03:04:05.6.7"),
+]
+ZONES = [
+    *("Z", "z", " Z", "+02:00", "-2:00", "+02", "+2", "+0200", "+020030", "+02:00:30", "+2:0", "+02:0", "+2:00:5"),
+    *("+18:00", "+18:01", "+02:60", " UTC", "UTC+2", "GMT+02:00", " UT-0200", " utc", "GMT", "UTC+", "[UTC]"),
+    *("\u00a0Z", "x"),
+]
+TEXTS = [
+    *DAYS,
+    *(f"2020-07-02{clock}" for clock in CLOCKS),
+    *(f"2020-07-02{clock}{zone}" for clock in ("", "T03", "T03:04", "T03:04:05", "T03:04:05.6") for zone in ZONES),
+]
+NUMBERS = [
+    *("1_0", " 1", "1e2", "1E+2", "1.", "+1", ".5", "1,000", "1f", "0x1", "1e", "", "\u0663", "inf", "NaN", "+NaN"),
+    *("INF", "+INF", "-INF", "Infinity", "+Infinity", "1.5", "1e400", "1e-400"),
+]
+
+
+def test_texts(spark: SparkSession) -> None:
+    documents = [json.dumps({name: text}) for name in "dtn" for text in TEXTS]
+    documents += [json.dumps({name: "20200102"}) for name in "tn"]
+    documents += [json.dumps({name: text}) for name in "kfg" for text in NUMBERS]
+    frame = spark.createDataFrame([(each,) for each in documents], "j STRING").coalesce(1)
+    shown = ["unix_date(v.d)", "unix_micros(v.t)", "unix_micros(CAST(v.n AS TIMESTAMP))", "v.k", "v.f", "v.g"]
+    rows = frame.select("j", F.from_json("j", DDL).alias("v")).selectExpr("j", *shown).collect()
+    theirs = {row[0]: repr(tuple(row[1:])) for row in rows}
+    found, _ = JsonDecoder(parse_ddl(DDL)).decode(pa.array([each.encode() for each in documents], pa.binary()))
+    plain = [pa.int32(), pa.int64(), pa.int64(), None, None, None]
+    columns = [found.field(at) if kind is None else found.field(at).cast(kind) for at, kind in enumerate(plain)]
+    nulls = found.is_null().to_pylist()
+    ours = {
+        each: repr(tuple(None if nulls[at] else column[at].as_py() for column in columns))
+        for at, each in enumerate(documents)
+    }
+    assert ours == theirs
