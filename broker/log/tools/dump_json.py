@@ -126,16 +126,23 @@ def _batch(header: BatchHeader, batch: bytes, position: int, deep: bool, content
             "is_control": header.is_control,
             "delete_horizon": header.delete_horizon,
         }
-        marker = parse_marker(memoryview(batch)) if header.is_control and row["valid"] else None
-        if marker is not None:
-            row["marker"] = "ABORT" if marker.aborted else "COMMIT"
-            row["coordinator_epoch"] = marker.coordinator_epoch
-    if deep:
-        try:
+    # One batch that does not read must not hide those behind it.
+    try:
+        # Compaction leaves a control batch without a record, to keep the producer's epoch.
+        if header.is_control and row["valid"] and header.records_count > 0:
+            row |= _marker(batch)
+        if deep:
             row["records"] = [record_row(record, contents) for record in decode_any(batch, check_crc=False)[1]]
-        except RecordsError as error:
-            row["problem"] = str(error)
+    except RecordsError as error:
+        row["problem"] = str(error)
     return row
+
+
+def _marker(batch: bytes) -> dict[str, Any]:
+    marker = parse_marker(memoryview(batch))
+    if marker is None:
+        return {}
+    return {"marker": "ABORT" if marker.aborted else "COMMIT", "coordinator_epoch": marker.coordinator_epoch}
 
 
 def record_row(record: Record, contents: bool = True) -> dict[str, Any]:
