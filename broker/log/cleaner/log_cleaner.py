@@ -306,6 +306,7 @@ class LogCleaner:
         return cleaned
 
     async def _clean(self, number: int, log: Log, cleanable: Cleanable) -> bool:
+        job: CleaningJob | None = None
         try:
             job = make_job(log, cleanable, self._clock(), self._stopping.is_set)
             end, stats = await self._pool.run(self._work, log, job)
@@ -316,7 +317,7 @@ class LogCleaner:
             logger.warning("Cleaning of %s-%d was aborted: %s", log.topic, log.partition, error)
             return False
         except Exception as error:
-            if log.offline is None:
+            if log.offline is None and not self._is_over(job):
                 self._failed(log, error)
             return False
         if log.truncations == job.truncations:
@@ -325,6 +326,21 @@ class LogCleaner:
         self.metrics.last[number] = stats
         self._report(number, job, end, stats)
         return True
+
+    @staticmethod
+    def _is_over(job: CleaningJob | None) -> bool:
+        """Return whether a cleaning that failed had to end anyway, which is logged.
+
+        A truncation removes the files that the worker reads, so the worker may fail before it notices.
+        """
+        if job is None:
+            return False
+        try:
+            job.check()
+        except CleaningAbortedError as reason:
+            logger.info("Cleaning of %s was aborted: %s", job.name, reason)
+            return True
+        return False
 
     def _work(self, log: Log, job: CleaningJob) -> tuple[int, CleaningStats]:
         """Flush and clean one log on a worker's thread."""

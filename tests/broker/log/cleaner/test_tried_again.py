@@ -1,4 +1,4 @@
-"""Test that a log whose cleaning fails for a lack that may pass is tried again, after the others."""
+"""Test that a log whose cleaning fails for a reason that may pass is tried again, after the others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from broker.log.cleaner.cleaner_config import CleanerConfig
 from broker.log.cleaner.job import facts_of
 from broker.log.cleaner.log_cleaner import LogCleaner
 from broker.log.cleaner.selection import examine
@@ -61,3 +62,41 @@ def test_a_log_that_is_tried_again_keeps_no_others_waiting(tmp_path: Path) -> No
         await until(lambda: not cleaner._tried, "the dirtiest log comes first again")
 
     run(logs, act, workers=workers)
+
+
+class TruncatingWorkers(ThreadWorkers):
+    """Workers that have a log truncated when a cleaning of it has waited for the rate of bytes."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(2)
+        self._log = log
+        self.truncated = False
+
+    def pool(self, threads: int, name: str) -> Workers:
+        return self
+
+    def sleep(self, seconds: float) -> None:
+        # The last of several waits: afterwards the worker opens the next segment.
+        if seconds < 0.2 and not self.truncated:
+            self.truncated = True
+            self.on_loop(self._truncate())
+
+    async def _truncate(self) -> None:
+        self._log.truncate_to(5, now_ms=NOW)
+
+
+def test_a_log_that_is_truncated_while_it_is_read_is_cleaned_later(tmp_path: Path) -> None:
+    logs = LogManager([tmp_path / "log"], COMPACT, clock=lambda: NOW)
+    log = fill(logs, "t", 5)
+    workers = TruncatingWorkers(log)
+    slow = CleanerConfig(backoff_ms=1, io_max_bytes_per_second=9000, dedupe_buffer_size=1 << 20)
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: workers.truncated and not log.being_cleaned, "the cleaning has ended")
+        assert not cleaner.is_uncleanable(log)
+        log.append_batch(keyed([(b"1", b"v")]), leader_epoch=0, now_ms=NOW)
+        log.roll(NOW)
+        log.high_watermark = log.log_end_offset
+        await until(lambda: log.cleaned_offset == 6, "it is clean")
+
+    run(logs, act, slow, workers)
