@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.shared.client_options import UsageError, add_action, admin_config, complain, natural, reporting
+from kafkalog.cli.shared.client_options import UsageError, add_action, admin_config, complain, integer, reporting
 
 if TYPE_CHECKING:
     from kafkalog.client.types import TopicPartition
@@ -35,7 +35,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     which.add_argument("--all-topic-partitions", action="store_true", help="elect for all partitions of the cluster")
     which.add_argument("--path-to-json-file", metavar="FILE", help="a JSON file that names the partitions")
     which.add_argument("--topic", metavar="TOPIC", help="the topic of --partition")
-    parser.add_argument("--partition", type=natural, metavar="N", help="the partition of --topic")
+    parser.add_argument("--partition", type=integer(0, 32), metavar="N", help="the partition of --topic")
     parser.set_defaults(run=run)
 
 

@@ -16,8 +16,8 @@ from kafkalog.cli.shared.client_options import (
     admin_config,
     complain,
     examples_of,
+    integer,
     key_values,
-    positive,
     reporting,
 )
 
@@ -71,9 +71,12 @@ def _add(
 
 def _add_create(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "create", "create a topic", topic=True)
-    parser.add_argument("--partitions", type=positive, metavar="N", help="partitions (default: the cluster's)")
+    parser.add_argument("--partitions", type=integer(1, 32), metavar="N", help="partitions (default: the cluster's)")
     parser.add_argument(
-        "--replication-factor", type=positive, metavar="N", help="replicas of each partition (default: the cluster's)"
+        "--replication-factor",
+        type=integer(1, 16),
+        metavar="N",
+        help="replicas of each partition (default: the cluster's)",
     )
     parser.add_argument(
         "--replica-assignment",
@@ -115,7 +118,7 @@ def _add_alter(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = _add(commands, "alter", "add partitions to topics, or change their settings", topic=True)
     parser.add_argument(
         "--partitions",
-        type=positive,
+        type=integer(1, 32),
         metavar="N",
         help="the new number of partitions; keys may move to other partitions",
     )
@@ -228,6 +231,8 @@ def _assignments(text: str | None) -> dict[int, list[int]]:
             brokers = [int(each) for each in replicas.split(":")]
         except ValueError:
             raise UsageError(f"--replica-assignment {text}: expected broker ids, as in 0:1,1:2") from None
+        if not all(0 <= each < 1 << 31 for each in brokers):
+            raise UsageError(f"--replica-assignment {text}: expected broker ids, as in 0:1,1:2")
         if len(set(brokers)) < len(brokers):
             raise UsageError(f"--replica-assignment {text}: partition {number} names a broker twice")
         found[number] = brokers

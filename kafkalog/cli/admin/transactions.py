@@ -16,6 +16,7 @@ from kafkalog.cli.shared.client_options import (
     aligned,
     complain,
     examples_of,
+    integer,
     natural,
     reporting,
 )
@@ -46,7 +47,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     describe.add_argument("--transactional-id", required=True, metavar="ID")
     producers = _add(commands, "describe-producers", "describe who has written to a partition", run_producers)
     _add_partition(producers)
-    producers.add_argument("--broker-id", type=natural, metavar="N", help="ask this replica instead of the leader")
+    producers.add_argument(
+        "--broker-id", type=integer(0, 32), metavar="N", help="ask this replica instead of the leader"
+    )
     _add_abort(commands)
     _add_find_hanging(commands)
 
@@ -63,13 +66,17 @@ def _add(
 
 def _add_partition(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", required=True, metavar="TOPIC")
-    parser.add_argument("--partition", required=True, type=natural, metavar="N")
+    parser.add_argument("--partition", required=True, type=integer(0, 32), metavar="N")
 
 
 def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "list", "list transactional ids", run_list)
     parser.add_argument(
-        "--duration-filter", type=int, default=-1, metavar="MS", help="only transactions running for longer"
+        "--duration-filter",
+        type=integer(-(1 << 63)),
+        default=-1,
+        metavar="MS",
+        help="only transactions running for longer",
     )
     parser.add_argument("--state", action="append", default=[], metavar="STATE", help="only these, such as Ongoing")
     parser.add_argument("--producer-id", action="append", type=natural, default=[], metavar="ID", help="only these")
@@ -81,15 +88,17 @@ def _add_abort(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--start-offset", type=natural, metavar="N", help="where the transaction starts")
     older = parser.add_argument_group("in place of --start-offset, for brokers before Kafka 3.0")
     older.add_argument("--producer-id", type=natural, metavar="ID")
-    older.add_argument("--producer-epoch", type=natural, metavar="N")
-    older.add_argument("--coordinator-epoch", type=int, metavar="N", help="below 0 if the producer had no marker")
+    older.add_argument("--producer-epoch", type=integer(0, 16), metavar="N")
+    older.add_argument(
+        "--coordinator-epoch", type=integer(-(1 << 31), 32), metavar="N", help="below 0 if the producer had no marker"
+    )
 
 
 def _add_find_hanging(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "find-hanging", "find transactions that no coordinator will end", run_find_hanging)
     parser.add_argument("--topic", metavar="TOPIC", help="the topic to search; this or --broker-id")
-    parser.add_argument("--partition", type=natural, metavar="N", help="one partition of the topic")
-    parser.add_argument("--broker-id", type=natural, metavar="N", help="search the replicas of this broker")
+    parser.add_argument("--partition", type=integer(0, 32), metavar="N", help="one partition of the topic")
+    parser.add_argument("--broker-id", type=integer(0, 32), metavar="N", help="search the replicas of this broker")
     parser.add_argument(
         "--max-transaction-timeout",
         type=natural,

@@ -228,6 +228,7 @@ def reporting(run: Run) -> Run:
         from kafkalog.cli.shared.client_log import client_log
         from kafkalog.client.errors import ClientError, ConfigError
         from kafkalog.protocol.errors import KafkaError, UnknownTopicOrPartitionError
+        from kafkalog.protocol.primitives import EncodeError
         from kafkalog.records.errors import RecordsError
 
         try:
@@ -235,6 +236,9 @@ def reporting(run: Run) -> Run:
                 return run(arguments)
         except (UsageError, ConfigError) as error:
             complain(error)
+            return USAGE
+        except (EncodeError, UnicodeEncodeError) as error:
+            complain(f"an option or a file has {_unsendable(error)}")
             return USAGE
         except UnknownTopicOrPartitionError as error:
             complain(f"{error.message}; `kafkalog topics describe` shows the topics and partitions there are")
@@ -247,21 +251,45 @@ def reporting(run: Run) -> Run:
     return reported
 
 
-def positive(text: str) -> int:
-    """Parse an argument that is an integer from 1 on."""
-    return _integer(text, 1)
+def _unsendable(error: Exception) -> str:
+    """Tell which value no request can hold."""
+    cause = error if isinstance(error, UnicodeEncodeError) else error.__cause__
+    if isinstance(cause, UnicodeEncodeError):
+        return f"the text {cause.object[:80]!r}, which is not UTF-8"
+    return f"a value that no request can hold: {error}"
 
 
-def natural(text: str) -> int:
-    """Parse an argument that is an integer from 0 on."""
-    return _integer(text, 0)
+def integer(low: int, bits: int = 64) -> Callable[[str], int]:
+    """Return a parser of arguments that are integers from `low` on, and that a signed field of `bits` can hold."""
+    high = (1 << (bits - 1)) - 1
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text!r} is no integer from {low} to {high}")
+        return value
+
+    return parse
 
 
-def _integer(text: str, low: int) -> int:
+positive, natural = integer(1), integer(0)
+
+
+def sendable(text: str) -> str:
+    """Parse a name that requests carry.
+
+    Raises:
+        ArgumentTypeError: It is not UTF-8, or longer than the string of a request may be.
+    """
+    from kafkalog.protocol.primitives import MAX_STRING
+
     try:
-        value = int(text)
-    except ValueError:
-        value = low - 1
-    if value < low:
-        raise argparse.ArgumentTypeError(f"{text!r} is no integer from {low} on")
-    return value
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not UTF-8") from None
+    if size > MAX_STRING:
+        raise argparse.ArgumentTypeError(f"a name of {size} bytes is too long: it may have {MAX_STRING}")
+    return text

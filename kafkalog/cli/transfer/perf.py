@@ -21,6 +21,7 @@ from kafkalog.cli.shared.client_options import (
     natural,
     positive,
     reporting,
+    sendable,
     warn_unknown,
 )
 
@@ -65,7 +66,7 @@ def _add(
     parser = commands.add_parser(
         name, help=purpose, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--topic", required=True, metavar="TOPIC", help="the topic")
+    parser.add_argument("--topic", required=True, type=sendable, metavar="TOPIC", help="the topic")
     return parser
 
 

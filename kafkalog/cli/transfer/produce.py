@@ -16,6 +16,7 @@ from kafkalog.cli.shared.client_options import (
     complain,
     key_values,
     reporting,
+    sendable,
     warn_unknown,
 )
 from kafkalog.cli.shared.interruptible import InterruptedCommand, Interruption, read_interruptibly
@@ -70,7 +71,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_bootstrap(parser)
-    parser.add_argument("--topic", required=True, metavar="TOPIC", help="the topic to write to")
+    parser.add_argument("--topic", required=True, type=sendable, metavar="TOPIC", help="the topic to write to")
     parser.add_argument(
         "--property", action="append", default=[], metavar="KEY=VALUE", help="how lines are read; see below"
     )

@@ -121,7 +121,7 @@ def parse_topic(word: str) -> tuple[str, list[int]]:
         partitions = [int(each) for each in numbers.split(",")]
     except ValueError:
         partitions = [-1]
-    if not topic or min(partitions) < 0:
+    if not topic or not all(0 <= each < 1 << 31 for each in partitions):
         raise UsageError(f"--topic {word}: expected a topic, or a topic and partitions as in words:0,1")
     return topic, partitions
 
