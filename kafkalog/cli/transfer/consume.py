@@ -21,8 +21,8 @@ from kafkalog.cli.shared.client_options import (
     client_properties,
     complain,
     file_properties,
+    integer,
     key_values,
-    natural,
     reporting,
     warn_unknown,
 )
@@ -57,6 +57,7 @@ FORMATTERS = ("org.apache.kafka.tools.consumer.DefaultMessageFormatter", "kafka.
 MAX_OFFSET = (1 << 63) - 1
 LEAST_PATIENCE_MS = 10_000
 """The least time that `--timeout-ms` waits for a broker to answer."""
+MAX_PATIENCE_MS = (1 << 31) - 1
 POLL_S = 0.5
 POLL_RECORDS = 10_000
 
@@ -78,7 +79,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     which.add_argument("--blacklist", metavar="REGEX", help="read all topics whose names do not match")
     parser.add_argument("--group", metavar="GROUP", help="read as a member of this consumer group")
-    parser.add_argument("--partition", type=natural, metavar="N", help="read only this partition")
+    parser.add_argument("--partition", type=integer(0, 32), metavar="N", help="read only this partition")
     parser.add_argument(
         "--offset", metavar="OFFSET", help="start there: a number, earliest or latest; needs --partition"
     )
@@ -86,12 +87,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--delete-consumer-offsets", action="store_true", help="with --zookeeper: delete the group's nodes first"
     )
-    parser.add_argument("--max-messages", type=natural, metavar="N", help="stop after N records")
+    parser.add_argument("--max-messages", type=_limit, metavar="N", help="stop after N records; -1 for no limit")
     parser.add_argument(
         "--timeout-ms",
-        type=natural,
+        type=_limit,
         metavar="MS",
-        help="stop when no record comes for this long; a broker has at least 10 s to answer",
+        help="stop when no record comes for this long; a broker has at least 10 s to answer; -1 for no limit",
     )
     parser.add_argument(
         "--property", action="append", default=[], metavar="KEY=VALUE", help="how records are printed; see below"
@@ -113,6 +114,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.set_defaults(run=run_consume)
 
 
+def _limit(text: str) -> int | None:
+    """Parse a limit; -1 stands for none, as in Kafka's tool."""
+    value = integer(-1)(text)
+    return None if value < 0 else value
+
+
 @reporting
 def run_consume(arguments: argparse.Namespace) -> int:
     """Print records until a signal or a limit ends it, and print their number to standard error."""
@@ -131,14 +138,15 @@ def run_consume(arguments: argparse.Namespace) -> int:
     properties.setdefault("client.id", "console-consumer")
     if arguments.timeout_ms is not None:
         # It also bounds the wait for a broker. To reach one takes a while, however short a silence may be.
-        properties.setdefault("default.api.timeout.ms", str(max(arguments.timeout_ms, LEAST_PATIENCE_MS)))
+        properties.setdefault("default.api.timeout.ms", str(_patience_ms(arguments.timeout_ms)))
     for key in ("key.deserializer", "value.deserializer"):
         # Properties files for Java's consumer name deserializers; this command prints bytes.
         properties.pop(key, None)
     if arguments.isolation_level is not None:
         properties["isolation.level"] = arguments.isolation_level
-    if arguments.from_beginning:
-        properties["auto.offset.reset"] = "earliest"
+    if arguments.from_beginning and properties.setdefault("auto.offset.reset", "earliest") != "earliest":
+        given = properties["auto.offset.reset"]
+        raise UsageError(f"--from-beginning and auto.offset.reset={given} contradict each other: leave one out")
     grouped = _join_group(arguments, properties)
     config = ConsumerConfig.from_dict(properties) if grouped else None
     client = ClientConfig.from_dict(properties) if config is None else config.client
@@ -150,6 +158,11 @@ def run_consume(arguments: argparse.Namespace) -> int:
     return _print_from(
         lambda: member(config, arguments) if config else reader(client, arguments, offset), arguments, formatter
     )
+
+
+def _patience_ms(silence_ms: int) -> int:
+    """Return how long a broker may take to answer; the time has 32 bits."""
+    return min(max(silence_ms, LEAST_PATIENCE_MS), MAX_PATIENCE_MS)
 
 
 def _connector(arguments: argparse.Namespace) -> AbstractContextManager[Source]:
@@ -225,7 +238,7 @@ def _join_group(arguments: argparse.Namespace, properties: dict[str, str]) -> bo
     group = arguments.group or given
     has_filter = arguments.include is not None or arguments.blacklist is not None
     if arguments.partition is not None:
-        if arguments.group is not None or has_filter:
+        if group is not None or has_filter:
             raise UsageError("--partition goes with neither --group nor --include: a group assigns the partitions")
         return False
     if group is None and not has_filter:

@@ -257,7 +257,9 @@ def test_wrong_usage(broker_address: str, topic: str) -> None:
         (["--offset", "x", "--partition", "0"], "expected earliest, latest or a number"),
         (["--offset", str(1 << 63), "--partition", "0"], "expected earliest, latest or a number"),
         (["--offset", "3", "--partition", "0", "--from-beginning"], "cannot go together"),
-        (["--partition", "-1"], "no integer from 0 on"),
+        (["--partition", "-1"], "no integer from 0 to 2147483647"),
+        (["--from-beginning", "--consumer-property", "auto.offset.reset=latest"], "contradict each other"),
+        (["--partition", "0", "--consumer-property", "group.id=g"], "--partition goes with neither --group"),
         (["--property", "print.keys=true"], "print.keys: not known"),
     ):
         done = run("consume", "--bootstrap-server", broker_address, "--topic", topic, *words, check=2)
@@ -377,6 +379,13 @@ def test_a_group_that_printed_nothing_goes_on_where_it_began(broker_address: str
     producer.produce(name, b"new", partition=0)
     producer.flush()
     assert run("consume", *words, "--max-messages", "1").stdout == b"new\n"
+
+
+def test_minus_one_is_no_limit(broker_address: str, topic: str) -> None:
+    produce(broker_address, topic, b"one\n")
+    words = "--bootstrap-server", broker_address, "--topic", topic, "--from-beginning", "--max-messages", "-1"
+    assert run("consume", *words, "--timeout-ms", "1000").stdout == b"one\n"
+    assert run("consume", *words[:-1], "1", "--timeout-ms", "-1").stdout == b"one\n"
 
 
 def test_topics_of_an_expression(broker_address: str, topic: str) -> None:
