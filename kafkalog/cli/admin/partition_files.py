@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,7 +48,12 @@ def parse_reassignment(document: Any, where: str) -> dict[TopicPartition, Placed
     found: dict[TopicPartition, Placed] = {}
     for each in _entries(document, where, "partitions"):
         tp, replicas = _partition(each, where), each.get("replicas")
-        if not _is_list(replicas, int) or not replicas or len(set(replicas)) < len(replicas) or min(replicas) < 0:
+        if (
+            not isinstance(replicas, list)
+            or not replicas
+            or not all(map(_is_int32, replicas))
+            or len(set(replicas)) < len(replicas)
+        ):
             raise UsageError(f"{where}: {tp} needs a list of different broker ids as its replicas, not {replicas!r}")
         directories = each.get("log_dirs", [ANY_DIRECTORY] * len(replicas))
         if not _is_list(directories, str) or len(directories) != len(replicas):
@@ -72,7 +78,7 @@ def parse_topics(document: Any, where: str) -> list[str]:
 def parse_partitions(document: Any, where: str) -> list[TopicPartition]:
     """Return the partitions of `{"partitions":[{"topic":…,"partition":…}]}`; see `parse_reassignment` for errors."""
     found = [_partition(each, where) for each in _entries(document, where, "partitions")]
-    twice = [str(tp) for tp in dict.fromkeys(found) if found.count(tp) > 1]
+    twice = [str(tp) for tp, times in Counter(found).items() if times > 1]
     if twice:
         raise UsageError(f"{where}: Replica election data contains duplicate partitions: {','.join(twice)}")
     return found
@@ -106,9 +112,14 @@ def _entries(document: Any, where: str, field: str) -> Iterator[dict[str, Any]]:
 
 def _partition(each: dict[str, Any], where: str) -> TopicPartition:
     topic, partition = each.get("topic"), each.get("partition")
-    if not isinstance(topic, str) or type(partition) is not int or partition < 0:
+    if not isinstance(topic, str) or type(partition) is not int or not 0 <= partition < 1 << 31:
         raise UsageError(f"{where}: {json.dumps(each)} names no topic and partition")
     return TopicPartition(topic, partition)
+
+
+def _is_int32(value: Any) -> bool:
+    """Return whether this is an integer that an id of a partition or a broker can be; True and False are not."""
+    return type(value) is int and 0 <= value < 1 << 31
 
 
 def _is_list(value: Any, kind: type) -> bool:

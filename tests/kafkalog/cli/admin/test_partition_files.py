@@ -52,6 +52,8 @@ def test_a_reassignment_is_written_in_the_form_that_is_read() -> None:
         ({"partitions": [entry(replicas=[])]}, "words-1 needs a list of different broker ids"),
         ({"partitions": [entry(replicas=[1, 1])]}, "words-1 needs a list of different broker ids"),
         ({"partitions": [entry(replicas=["1"])]}, "words-1 needs a list of different broker ids"),
+        ({"partitions": [entry(partition=1 << 31)]}, "names no topic and partition"),
+        ({"partitions": [entry(replicas=[1 << 31])]}, "words-1 needs a list of different broker ids"),
         ({"partitions": [entry(replicas=[-1])]}, "words-1 needs a list of different broker ids"),
         ({"partitions": [entry(log_dirs=["any"])]}, "log_dirs must name as many"),
         ({"partitions": [entry(), entry()]}, "words-1 is named twice"),
@@ -68,6 +70,8 @@ def test_lists_of_topics_and_partitions() -> None:
     with pytest.raises(UsageError):
         parse_topics({"topics": [{"name": "a"}]}, HERE)
     assert parse_partitions({"partitions": [{"topic": "words", "partition": 1}]}, HERE) == [ONE]
+    many = [{"topic": "words", "partition": number} for number in range(200_000)]
+    assert len(parse_partitions({"partitions": many}, HERE)) == 200_000
     with pytest.raises(UsageError, match="duplicate partitions: words-1"):
         parse_partitions({"partitions": [{"topic": "words", "partition": 1}] * 2}, HERE)
 
