@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
+from kafkalog.cli.admin.partition_files import read_file
 from kafkalog.cli.shared.client_options import UsageError, add_action, admin_config, reporting
 from kafkalog.client.types import TopicPartition
 
@@ -39,11 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Delete the records, and print each partition's new first offset, or its error."""
     from kafkalog.client.admin import Admin
 
-    try:
-        text = Path(arguments.offset_json_file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--offset-json-file {arguments.offset_json_file}: {error}") from None
-    before = parse_offsets(text, f"--offset-json-file {arguments.offset_json_file}")
+    option, file = "--offset-json-file", arguments.offset_json_file
+    before = parse_offsets(read_file(file, option), f"{option} {file}")
     with Admin(admin_config(arguments)) as admin:
         print("Executing records delete operation", flush=True)
         found = admin.topics.delete_records_each(before)
@@ -58,16 +55,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def parse_offsets(text: str, where: str) -> dict[TopicPartition, int]:
-    """Parse the JSON document of kafka-delete-records.sh.
+def parse_offsets(document: Any, where: str) -> dict[TopicPartition, int]:
+    """Return the offsets of the document of kafka-delete-records.sh.
 
     Raises:
         UsageError: It is something else, or names a partition twice.
     """
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"{where}: the file is not valid JSON: {error}") from None
     if not isinstance(document, dict) or "partitions" not in document:
         raise UsageError(f"{where}: Missing partitions field; expected {_FORM}")
     version = document.get("version", _VERSION)

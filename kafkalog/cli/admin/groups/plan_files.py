@@ -6,7 +6,7 @@ A line is `topic,partition,offset` for the one group of the command, or `group,t
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from io import StringIO
 
 from kafkalog.client.types import TopicPartition
@@ -33,7 +33,7 @@ def read_plans(lines: Iterable[str], groups: Iterable[str]) -> dict[str, dict[To
     """
     names = list(groups)
     found: dict[str, dict[TopicPartition, int]] = {}
-    for number, row in enumerate(csv.reader(lines), 1):
+    for number, row in enumerate(_rows(lines), 1):
         if not row:
             continue
         if len(row) == 3:
@@ -53,3 +53,11 @@ def read_plans(lines: Iterable[str], groups: Iterable[str]) -> dict[str, dict[To
             raise ValueError(f"line {number}: partition {tp} of group {group} a second time")
         found[group][tp] = position
     return found
+
+
+def _rows(lines: Iterable[str]) -> Iterator[list[str]]:
+    reader = csv.reader(lines)
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise ValueError(f"line {reader.line_num}: {error}") from None

@@ -119,20 +119,15 @@ def _rules(arguments: argparse.Namespace) -> Rule | dict[str, Rule]:
     Raises:
         UsageError: The file cannot be read or is invalid, or the text is no point in time or no duration.
     """
-    from kafkalog.cli.admin.groups.plan_files import read_plans
     from kafkalog.client.offset_reset import ShiftBy, To, ToOffset, ToPlan, ToTimestamp
 
     try:
         if arguments.from_file is not None:
-            with Path(arguments.from_file).open(encoding="utf-8", newline="") as file:
-                plans = read_plans(file, arguments.group or ())
-            return {group: ToPlan(offsets) for group, offsets in plans.items()}
+            return {group: ToPlan(offsets) for group, offsets in _plans_of_file(arguments).items()}
         if arguments.to_datetime is not None:
             return ToTimestamp(timestamp_of(arguments.to_datetime))
         if arguments.by_duration is not None:
             return ToTimestamp(time.time_ns() // 1_000_000 - duration_ms(arguments.by_duration))
-    except OSError as error:
-        raise UsageError(f"--from-file {arguments.from_file}: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(str(error)) from error
     if arguments.to_offset is not None:
@@ -140,6 +135,24 @@ def _rules(arguments: argparse.Namespace) -> Rule | dict[str, Rule]:
     if arguments.shift_by is not None:
         return ShiftBy(arguments.shift_by)
     return To.EARLIEST if arguments.to_earliest else To.LATEST if arguments.to_latest else To.CURRENT
+
+
+def _plans_of_file(arguments: argparse.Namespace) -> dict[str, dict[TopicPartition, int]]:
+    """Return the plans of `--from-file`.
+
+    Raises:
+        UsageError: The file cannot be read or is invalid.
+    """
+    from kafkalog.cli.admin.groups.plan_files import read_plans
+
+    where = f"--from-file {arguments.from_file}"
+    try:
+        with Path(arguments.from_file).open(encoding="utf-8", newline="") as file:
+            return read_plans(file, arguments.group or ())
+    except OSError as error:
+        raise UsageError(f"{where}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from error
 
 
 def _plan(

@@ -44,7 +44,7 @@ def test_a_plan_that_kafka_wrote() -> None:
     assert read_plans(text.splitlines(), []) == {"g": expected}
 
 
-@pytest.mark.parametrize("line", ["t,0", "t,zero,1", "t,0,", "g,t,0,1,2"])
+@pytest.mark.parametrize("line", ["t,0", "t,zero,1", "t,0,", "g,t,0,1,2", "t" * 200_000])
 def test_a_line_that_is_no_plan(line: str) -> None:
     with pytest.raises(ValueError, match="line 2"):
         read_plans(["t,0,1", line], ["g"])
