@@ -10,6 +10,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import signal
 import sys
@@ -63,6 +64,12 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
+def _escape_what_the_locale_lacks() -> None:
+    """Have standard output write characters that its encoding does not have as escapes; Python would raise an error."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; put the handlers of signals back for a process that goes on."""
     if threading.current_thread() is not threading.main_thread():
@@ -80,6 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_last(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code, with which the process is to end: signals may stay ignored."""
     _open_closed_streams()
+    _escape_what_the_locale_lacks()
     words = list(sys.argv[1:] if argv is None else argv)
     wanted = next((word for word in words if not word.startswith("-")), None)
     try:
