@@ -12,6 +12,7 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import about, left_out
 from kafkalog.client.retry import Retry
+from kafkalog.protocol.errors import KafkaError
 from kafkalog.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kafkalog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkalog.protocol.messages.incremental_alter_configs import AlterableConfig as IncrementalConfig
@@ -161,24 +162,33 @@ class ConfigAdmin:
     ) -> None:
         """Change single configurations; the others stay as they are.
 
+        Where some of the resources fail, the others are changed all the same. The first error is raised, and further
+        ones are logged.
+
         Raises:
             InvalidConfigError: A key is unknown, or cannot have that value.
             KafkaError: The broker reports another error.
         """
+        failed: list[KafkaError] = []
         for resource, wanted in changes.items():
             configs = [
                 IncrementalConfig(name=change.name, config_operation=change.operation, value=change.value)
                 for change in wanted
             ]
-            self._send(
-                resource,
-                IncrementalAlterConfigsRequest(
-                    resources=[
-                        IncrementalResource(resource_type=resource.type, resource_name=resource.name, configs=configs)
-                    ],
-                    validate_only=validate_only,
-                ),
+            request = IncrementalAlterConfigsRequest(
+                resources=[
+                    IncrementalResource(resource_type=resource.type, resource_name=resource.name, configs=configs)
+                ],
+                validate_only=validate_only,
             )
+            try:
+                self._send(resource, request)
+            except KafkaError as error:
+                failed.append(error)
+        for further in failed[1:]:
+            logger.warning("%s", further.message)
+        if failed:
+            raise failed[0]
 
     def alter_configs(
         self, configs: Mapping[ConfigResource, Mapping[str, str]], *, validate_only: bool = False

@@ -1,12 +1,13 @@
 """Topics: create, delete, describe and grow them, and delete their oldest records.
 
 Requests that change topics go to the controller. An error that the broker reports is raised, with the broker's own
-words where it gives some. Where a call names several topics and some of them fail, the others are done all the same,
-and the error of the first topic that failed is raised.
+words where it gives some. Where a call names several topics and some of them fail, the others are done all the same.
+The error of the first topic that failed is raised, and the errors of further ones are logged.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -36,6 +37,8 @@ from kafkalog.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
+logger = logging.getLogger(__name__)
 
 
 class NewTopic(NamedTuple):
@@ -227,11 +230,15 @@ class TopicAdmin:
 
         try:
             self._cluster.on_controller(attempt)
+        except Exception:
+            _log(failures.values())
+            raise
         finally:
             self._cluster.forget(names)
-        for name in names:
-            if name in failures:
-                raise failures[name]
+        failed = [failures[name] for name in names if name in failures]
+        if failed:
+            _log(failed[1:])
+            raise failed[0]
 
     def _delete_records(
         self, left: Mapping[TopicPartition, int], retry: Retry
@@ -266,3 +273,9 @@ class TopicAdmin:
                     else:
                         answers[tp] = about(each.error_code, f"partition {tp}")
         return answers
+
+
+def _log(errors: Iterable[Exception]) -> None:
+    """Log errors of topics that are not raised, because another one is."""
+    for error in errors:
+        logger.warning("%s", getattr(error, "message", error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
 from pathlib import Path
@@ -90,6 +91,15 @@ def test_if_exists(broker_address: str, name: str) -> None:
         assert message.startswith(f"kafkalog: Topic '{name}' does not exist as expected; ")
 
 
+def test_each_topic_that_fails_is_named(broker_address: str, name: str) -> None:
+    for end in "abc":
+        call("topics", "create", "--bootstrap-server", broker_address, "--topic", name + end, "--partitions", "1")
+    call("topics", "alter", "--bootstrap-server", broker_address, "--topic", f"{name}b", "--partitions", "3")
+    alter = "topics", "alter", "--bootstrap-server", broker_address, "--topic", f"{name}.", "--partitions", "1"
+    said = call(*alter, check=1).err
+    assert all(f"topic {name}{end}: " in said for end in "abc")
+
+
 def test_what_the_broker_refuses(broker_address: str, name: str) -> None:
     assert "bad name" in failure("create", broker_address, "--topic", "bad name")
     assert "retention.ms" in failure("create", broker_address, "--topic", name, "--config", "retention.ms=often")
@@ -100,7 +110,10 @@ def test_what_the_broker_refuses(broker_address: str, name: str) -> None:
 
 def test_wrong_usage(broker_address: str, name: str, tmp_path: Path) -> None:
     assert "--topic" in failure("create", broker_address, check=2)
-    assert "'0' is no integer" in failure("create", broker_address, "--topic", name, "--partitions", "0", check=2)
+    for option, value in ("--partitions", "0"), ("--partitions", "2147483648"), ("--replication-factor", "32768"):
+        assert f"'{value}' is no integer" in failure("create", broker_address, "--topic", name, option, value, check=2)
+    assert "which is not UTF-8" in failure("create", broker_address, "--topic", os.fsdecode(b"\xff"), check=2)
+    assert "32767" in failure("create", broker_address, "--topic", "t" * 40_000, check=2)
     assert "expected KEY=VALUE" in failure("create", broker_address, "--topic", name, "--config", "x", check=2)
     assert "names a broker twice" in failure(
         "create", broker_address, "--topic", name, "--replica-assignment", "0:0", check=2
