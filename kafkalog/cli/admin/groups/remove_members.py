@@ -43,6 +43,8 @@ def run_remove_members(arguments: argparse.Namespace) -> int:
         raise UsageError("give --instance-id or --member, or else --all-members")
     with open_admin(arguments) as admin:
         outcomes = admin.remove_members(arguments.group, members or None, reason=arguments.reason)
+    if not outcomes:
+        complain(f"Consumer group '{arguments.group}' has no active members.")
     for member, error in outcomes.items():
         if error is None:
             print(f"Removed member {member.instance_id or member.member_id}.")

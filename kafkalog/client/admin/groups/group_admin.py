@@ -19,6 +19,7 @@ from kafkalog.client.admin.connected import Connected
 from kafkalog.client.admin.every_broker import ask_every_broker
 from kafkalog.client.admin.groups.descriptions import (
     CONSUMER_TYPE,
+    DEAD,
     CommittedOffset,
     GroupDescription,
     GroupListing,
@@ -36,6 +37,7 @@ from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
     ErrorCode,
+    GroupIdNotFoundError,
     InvalidRequestError,
     KafkaError,
     UnsupportedVersionError,
@@ -202,6 +204,7 @@ class GroupAdmin(Connected):
         may be UnknownMemberIdError. `reason` is for the broker's log (KIP-800).
 
         Raises:
+            GroupIdNotFoundError: All members are to be removed from a group that does not exist.
             InvalidRequestError: The group is one of KIP-848, whose members can only leave by themselves.
             GroupAuthorizationFailedError: The client may not use the group.
             KafkaError: The broker reports another error.
@@ -210,6 +213,8 @@ class GroupAdmin(Connected):
         if described.type == CONSUMER_TYPE:
             raise InvalidRequestError(f"group {group}: members of a group of the consumer protocol leave by themselves")
         if members is None:
+            if described.state == DEAD:
+                raise GroupIdNotFoundError(f"group {group}: The group does not exist.")
             members = [
                 MemberToRemove(instance_id=each.instance_id) if each.instance_id else MemberToRemove(each.member_id)
                 for each in described.members

@@ -236,6 +236,10 @@ def test_members_are_removed(groups: Groups, join: Join) -> None:
     assert done.out == ["Removed member gone."]
     assert done.err == "kafkalog: member nobody: The group has no member with this id.\n"
     assert groups("describe", "--group", group, "--members").out == []
+    said = groups("remove-members", "--group", group, "--all-members").err
+    assert said == f"kafkalog: Consumer group '{group}' has no active members.\n"
+    said = groups("remove-members", "--group", "nobody", "--all-members", check=1).err
+    assert said == "kafkalog: group nobody: The group does not exist.\n"
 
 
 def test_filters_of_list(groups: Groups, join: Join) -> None:
