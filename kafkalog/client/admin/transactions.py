@@ -220,7 +220,7 @@ class TransactionsAdmin(Connected):
             answer: WriteTxnMarkersResponse = self.cluster.request_to(leader, request, timeout=self._timeout(retry))
             codes = [each.error_code for m in answer.markers for topic in m.topics for each in topic.partitions]
             if len(codes) != 1:
-                raise ValueError(f"WriteTxnMarkers for {partition} was answered with {len(codes)} results")
+                raise left_out(f"partition {partition}")
             _raise(codes[0], f"aborting the transaction of producer {producer_id} in {partition}")
 
         retry.run(attempt, lambda error: self.cluster.forget([partition.topic]))
