@@ -26,7 +26,7 @@ from kafkalog.cli.shared.client_options import (
     reporting,
     warn_unknown,
 )
-from kafkalog.cli.shared.formatter import Formatter
+from kafkalog.cli.shared.formatter import Formatter, UnprintableError
 from kafkalog.cli.shared.interruptible import InterruptedCommand, Interruption
 from kafkalog.cli.transfer.sources import Source, member, reader
 
@@ -49,6 +49,8 @@ With --zookeeper the group is one of Kafka 0.8, whose members and offsets are no
 properties of the output (--property KEY=VALUE):
   print.timestamp=false  print.partition=false  print.offset=false  print.headers=false  print.key=false
   print.value=true       key.separator=TAB      line.separator=NEWLINE  headers.separator=,  null.literal=null
+  key.deserializer=      value.deserializer=    headers.deserializer=   without them bytes are printed as they are;
+  String, Long, Integer, Short, Boolean or ByteArrayDeserializer of org.apache.kafka.common.serialization
 
 Without --from-beginning or --offset only what is written from now on is printed.
 """
@@ -98,6 +100,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--property", action="append", default=[], metavar="KEY=VALUE", help="how records are printed; see below"
     )
     parser.add_argument("--formatter-config", metavar="FILE", help="a file of properties of the output")
+    for part in ("key", "value"):
+        parser.add_argument(
+            f"--{part}-deserializer", metavar="CLASS", help=f"short for --property {part}.deserializer=CLASS"
+        )
     parser.add_argument("--formatter", choices=FORMATTERS, metavar="CLASS", help="DefaultMessageFormatter, Kafka's")
     parser.add_argument(
         "--consumer-property", action="append", default=[], metavar="KEY=VALUE", help="a property of the consumer"
@@ -188,7 +194,12 @@ def _print_from(
 
 
 def _formatter_properties(arguments: argparse.Namespace) -> dict[str, str]:
-    return {**file_properties(arguments.formatter_config), **key_values(arguments.property, "--property")}
+    found = {**file_properties(arguments.formatter_config), **key_values(arguments.property, "--property")}
+    for part in ("key", "value"):
+        given = getattr(arguments, f"{part}_deserializer")
+        if given is not None:
+            found[f"{part}.deserializer"] = given
+    return found
 
 
 def _offset(arguments: argparse.Namespace) -> int | str | None:
@@ -276,8 +287,13 @@ def _print_all(
         records = source.poll(wait, POLL_RECORDS if most is None else min(POLL_RECORDS, most - printed.count))
         with interruption.held():
             if records:
-                formatter.write(records, output, skip_errors=arguments.skip_message_on_error)
-                output.flush()
+                try:
+                    formatter.write(records, output, skip_errors=arguments.skip_message_on_error)
+                except UnprintableError as error:
+                    printed.count += error.done
+                    raise UnprintableError(f"{error}; --skip-message-on-error leaves it out", error.done) from None
+                finally:
+                    output.flush()
                 printed.count += len(records)
                 quiet_since = time.monotonic()
             source.printed()

@@ -381,6 +381,25 @@ def test_a_group_that_printed_nothing_goes_on_where_it_began(broker_address: str
     assert run("consume", *words, "--max-messages", "1").stdout == b"new\n"
 
 
+def test_deserializers(broker_address: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": broker_address})
+    for key, value in ((b"a", (7).to_bytes(8, "big")), (None, (-1).to_bytes(8, "big", signed=True)), (b"c", b"x")):
+        producer.produce(topic, value, key)
+    producer.flush(60)
+    package = "org.apache.kafka.common.serialization."
+    words = (
+        "consume", "--bootstrap-server", broker_address, "--topic", topic, "--from-beginning", "--max-messages", "3",
+        "--property", "print.key=true", "--property", f"key.deserializer={package}StringDeserializer",
+        "--value-deserializer", f"{package}LongDeserializer",
+    )  # fmt: skip
+    done = run(*words, check=1)
+    assert done.stdout == b"a\t7\nnull\t-1\n"
+    assert f"{topic}-0 offset 2: 1 bytes are no integer of 8 bytes; --skip" in done.stderr.decode()
+    assert b"Processed a total of 2 messages" in done.stderr
+    assert run(*words, "--skip-message-on-error", "--timeout-ms", "9000").stdout == done.stdout
+    assert b"expected one of StringDeserializer, " in run(*words, "--value-deserializer", "Avro", check=2).stderr
+
+
 def test_minus_one_is_no_limit(broker_address: str, topic: str) -> None:
     produce(broker_address, topic, b"one\n")
     words = "--bootstrap-server", broker_address, "--topic", topic, "--from-beginning", "--max-messages", "-1"
