@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from broker.log.tools.checks.findings import Finding, Level, Remedy
-from broker.log.tools.checks.partition_check import PartitionReport
+from broker.log.tools.checks.partition_check import PartitionReport, growing_epochs
 from broker.log.tools.checks.segment_check import Damage, SegmentReport
 from broker.log.tools.targets import PartitionDir
 from kafkalog.storage import names
@@ -213,7 +213,7 @@ def _move_segment(partition: PartitionDir, base: int) -> Iterator[Action]:
 
 def _epochs(segments: list[SegmentReport], end: int) -> tuple[tuple[int, int], ...]:
     rows: list[tuple[int, int]] = []
-    for epoch, first in (entry for segment in segments for entry in segment.epochs):
-        if epoch >= 0 and first < end and (not rows or epoch > rows[-1][0]):
+    for epoch, first in growing_epochs(segments):
+        if first < end and (not rows or epoch > rows[-1][0]):
             rows.append((epoch, first))
     return tuple(rows)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -121,8 +122,42 @@ def _metadata(partition: PartitionDir) -> Iterator[Finding]:
         yield Finding(path, _of(error, path), Remedy.RESTORE)
 
 
+def growing_epochs(segments: Sequence[SegmentReport]) -> list[tuple[int, int]]:
+    """Return (leader epoch, base offset of its first batch) for each change of the epoch, as far as epochs grow.
+
+    No checksum covers the epoch of a batch. So the fewest batches that contradict the others are left out.
+    """
+    rows = [entry for segment in segments for entry in segment.epochs if entry[0] >= 0]
+    # The longest sequence of rows whose epochs do not fall; `ends` has the smallest epoch that ends one of each length.
+    ends: list[int] = []
+    last: list[int] = []
+    before: list[int] = []
+    for at, (epoch, _) in enumerate(rows):
+        length = bisect_right(ends, epoch)
+        before.append(last[length - 1] if length else -1)
+        ends[length:] = [epoch, *ends[length + 1 :]]
+        last[length:] = [at, *last[length + 1 :]]
+    kept = []
+    at = last[-1] if last else -1
+    while at >= 0:
+        kept.append(rows[at])
+        at = before[at]
+    return kept[::-1]
+
+
+def _fallen_epochs(report: PartitionReport) -> Iterator[Finding]:
+    growing = set(growing_epochs(report.segments))
+    for segment in report.segments:
+        for epoch, first in segment.epochs:
+            if epoch >= 0 and (epoch, first) not in growing:
+                path = report.partition.file(segment.base, names.LOG)
+                text = f"the batch has leader epoch {epoch}, which does not fit those of the batches around it"
+                yield Finding(path, text, Remedy.RESTORE, offset=first)
+
+
 def _epochs(report: PartitionReport, live: bool) -> Iterator[Finding]:
     partition = report.partition
+    yield from _fallen_epochs(report)
     path = os.path.join(partition.path, names.LEADER_EPOCH_CHECKPOINT)
     if names.LEADER_EPOCH_CHECKPOINT not in partition.files:
         return
@@ -137,9 +172,9 @@ def _epochs(report: PartitionReport, live: bool) -> Iterator[Finding]:
         if later <= epoch or later_start < start:
             problem = f"epoch {later} from offset {later_start} does not follow epoch {epoch} from offset {start}"
     if problem is None and rows:
-        for epoch, first in (entry for segment in report.segments for entry in segment.epochs):
+        for epoch, first in growing_epochs(report.segments):
             known = max((row for row in rows if row[1] <= first), default=None)
-            if epoch >= 0 and known is not None and known[0] != epoch:
+            if known is not None and known[0] != epoch:
                 problem, offset = f"the batch has leader epoch {epoch}, the file says {known[0]}", first
                 break
     if problem is not None and not live:

@@ -14,7 +14,8 @@ from broker.log.directories.log_dir import LogDir
 from broker.log.tools import repair, targets, verify
 from broker.log.tools.checks import segment_check
 from broker.log.tools.checks.findings import Level, Remedy
-from broker.log.tools.repair_plan import Choice
+from broker.log.tools.repair_plan import Choice, plan_repair
+from kafkalog.records.batch import LOG_OVERHEAD
 from kafkalog.storage import names
 from kafkalog.storage.index_entries import OFFSET_ENTRY
 from tests.broker.log.tools.damaged import BATCHES, SEGMENTS, check, errors, flip, logs, positions
@@ -197,6 +198,20 @@ def test_leader_epochs_that_are_not_the_logs(log: Path) -> None:
         assert errors(log) == [(path.name, Remedy.REBUILD_EPOCHS)]
     mend(log)
     assert path.read_text() == sound
+
+
+def test_a_batch_with_a_wrong_leader_epoch_makes_no_epoch(log: Path) -> None:
+    epochs = log / names.LEADER_EPOCH_CHECKPOINT
+    sound = epochs.read_text()
+    path = logs(log)[1]
+    # No checksum covers the epoch.
+    flip(path, positions(path)[4][0] + LOG_OVERHEAD, 0x40)
+    assert errors(log) == [(path.name, Remedy.RESTORE)]
+    epochs.write_text("0\n1\n5 0\n")
+    (partition,) = check(log).partitions.values()
+    repair.Repairer("20200101T000000Z", lambda text: None).carry_out(plan_repair(partition))
+    assert epochs.read_text() == sound
+    assert errors(log) == [(path.name, Remedy.RESTORE)]
 
 
 def test_checkpoints_that_say_what_cannot_be(log: Path) -> None:
