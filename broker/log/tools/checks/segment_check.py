@@ -21,10 +21,11 @@ from broker.log.tools.targets import PartitionDir
 from kafkalog.records import checking
 from kafkalog.records.any_format import header_is_there, read_any_header, verify_any_crc
 from kafkalog.records.batch import CONTROL_FLAG, HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
-from kafkalog.records.errors import RecordsError
+from kafkalog.records.errors import CorruptRecordError, RecordsError
 from kafkalog.records.kernels.abi import table as t
 from kafkalog.storage import names
 from kafkalog.storage.batch_walk import stated_size
+from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET
 
 CHUNK_BYTES = 1 << 20
 """Bytes that are read at once: so few that they are still in the processor's cache when they are checked."""
@@ -122,7 +123,9 @@ def check_segment(
         report = SegmentReport(base, os.fstat(fd).st_size, next_offset=base)
         index = OffsetIndexCheck(partition.file(base, names.INDEX), base, may_have_zeros=is_last)
         times = TimeIndexCheck(partition.file(base, names.TIME_INDEX), base, may_have_zeros=is_last)
-        reader = _Reader(fd, path, report, index.positions, options, progress)
+        following = min((other for other in partition.bases if other > base), default=t.MAX_BASE_OFFSET)
+        limit = min(following, base + MAX_RELATIVE_OFFSET + 1)
+        reader = _Reader(fd, path, report, index.positions, limit, options, progress)
         for view, position, table in reader.chunks():
             _take(report, view, position, table)
             absolute = table[:, t.POSITION] + position
@@ -148,6 +151,7 @@ class _Reader:
         path: str,
         report: SegmentReport,
         index_positions: list[int],
+        limit: int,
         options: Options,
         progress: Callable[[int], None],
     ) -> None:
@@ -155,6 +159,8 @@ class _Reader:
         self._path = path
         self._report = report
         self._index_positions = index_positions
+        self._limit = limit
+        """The offset before which the segment ends: that of the next one, or the last that its index can name."""
         self._options = options
         self._progress = progress
         self._buffer = bytearray(min(CHUNK_BYTES, report.size))
@@ -168,6 +174,7 @@ class _Reader:
             scan = checking.scan(view, 0, report.next_offset)
             if len(scan.table):
                 wrong = checking.check(view, scan.table, report.counts, records=self._options.records)
+                wrong = self._misplaced(scan.table, wrong)
                 yield view, position, self._sound(position, scan.table, wrong)
                 self._progress(scan.position)
                 position += scan.position
@@ -206,11 +213,34 @@ class _Reader:
             return table
         rows = table.tolist()
         for row, error in wrong:
-            at = position + rows[row][t.POSITION]
-            self._report.damages.append(Damage(at, at + rows[row][t.SIZE], rows[row][t.BASE_OFFSET], str(error)))
+            at, first = position + rows[row][t.POSITION], rows[row][t.BASE_OFFSET]
+            if first >= self._limit:
+                first = self._expected(table, row)
+            self._report.damages.append(Damage(at, at + rows[row][t.SIZE], first, str(error)))
         keep = np.ones(len(table), bool)
         keep[[row for row, _ in wrong]] = False
         return table[keep]
+
+    def _misplaced(self, table: Any, wrong: list[tuple[int, RecordsError]]) -> list[tuple[int, RecordsError]]:
+        """Add the batches that skip to offsets past the segment's end: no checksum covers a base offset.
+
+        Batches that reach such offsets without a gap are sound: then it is the next segment that is out of place.
+        """
+        first = table[:, t.BASE_OFFSET]
+        after = first + table[:, t.LAST_OFFSET_DELTA] + 1
+        expected = np.concatenate(([self._report.next_offset], after[:-1]))
+        found = dict(wrong)
+        for row in np.flatnonzero((after > self._limit) & (first > expected)).tolist():
+            text = f"base offset {int(first[row])} cannot be: the segment ends before offset {self._limit}"
+            found.setdefault(row, CorruptRecordError(text))
+        return sorted(found.items())
+
+    def _expected(self, table: Any, row: int) -> int:
+        """Return the offset after the batch before `row`."""
+        before = table[row - 1] if row else None
+        return (
+            self._report.next_offset if before is None else int(before[t.BASE_OFFSET] + before[t.LAST_OFFSET_DELTA]) + 1
+        )
 
     def _base_offset_was_wrong(self, position: int, end: int) -> bool:
         """Return whether the batch before `position` has a base offset that is too large.

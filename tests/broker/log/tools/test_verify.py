@@ -86,6 +86,28 @@ def test_offsets_that_damage_claims_do_not_count(
     assert values(log) == before
 
 
+@pytest.mark.parametrize("byte", [1, 5])
+@pytest.mark.parametrize("segment", range(SEGMENTS))
+def test_a_last_batch_cannot_lie_past_the_end_of_its_segment(log: Path, segment: int, byte: int) -> None:
+    path = logs(log)[segment]
+    position, size, offset = positions(path)[-1]
+    is_last = segment == SEGMENTS - 1
+    # No checksum covers the base offset.
+    flip(path, position + (1 if is_last else byte), 0x40)
+    (partition,) = check(log).partitions.values()
+    (damage,) = partition.segments[segment].damages
+    assert (damage.position, damage.end, damage.offset, damage.sound_after) == (
+        position,
+        position + size,
+        offset,
+        False,
+    )
+    assert errors(log) == [(path.name, Remedy.CUT_TAIL if is_last else Remedy.CHOOSE)]
+    mend(log, Choice.SKIP)
+    if not is_last:
+        assert values(log)[-1][1] == SEGMENTS * (BATCHES * 5 + 6) - 1
+
+
 @pytest.mark.parametrize("field", [8, 16], ids=["length", "magic"])
 def test_what_follows_a_header_that_cannot_be_is_found_by_the_index(log: Path, field: int) -> None:
     path = logs(log)[0]
