@@ -10,12 +10,13 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 from broker.log.directories.checkpoints import salvage_offsets, write_epochs, write_offsets
 from broker.log.files.file_ops import OS
 from broker.log.log_config import LogConfig
 from broker.log.recovery.segment_recovery import rebuild_transaction_index
+from broker.log.segment.batch_scan import headers, is_zero
 from broker.log.segment.segment import Segment
 from broker.log.tools.repair_plan import (
     Action,
@@ -30,6 +31,7 @@ from broker.log.tools.repair_plan import (
 from broker.log.tools.targets import partition_at
 from kafkalog.records.any_format import decode_any, read_any_header
 from kafkalog.records.batch import HEADER_SIZE, BatchHeader, encode_batch, pack_header, read_header
+from kafkalog.records.errors import RecordsError
 from kafkalog.storage import names
 from kafkalog.storage.checkpoints import CorruptCheckpointError
 
@@ -176,8 +178,22 @@ def _segments(log: str, upto: int) -> list[Segment]:
     for base in partition_at(directory).bases:
         if base <= upto:
             path = os.path.join(directory, names.segment_name(base, names.LOG))
-            found.append(Segment(directory, base, os.path.getsize(path), config, 0))
+            found.append(Segment(directory, base, _written(path), config, 0))
     return found
+
+
+def _written(log: str) -> int:
+    """Return the size of a `.log` file without the zeros at its end, which `preallocate` has reserved."""
+    with open(log, "rb") as file:
+        fd = file.fileno()
+        size = os.fstat(fd).st_size
+        if any(os.pread(fd, HEADER_SIZE, max(size - HEADER_SIZE, 0))):
+            return size
+        end = 0
+        with suppress(RecordsError):
+            for position, header in headers(fd, 0, size):
+                end = position + header.size
+        return end if is_zero(fd, end, size) else size
 
 
 def _cut(action: CutLog, backup: str) -> None:

@@ -162,7 +162,7 @@ def _plan_logs(report: PartitionReport, choice: Choice, plan: Plan) -> list[Segm
     for at, segment in enumerate(segments):
         path = partition.file(segment.base, names.LOG)
         is_last = at == len(segments) - 1
-        damages = [damage for damage in segment.damages if not _is_reserve(damage, is_last)]
+        damages = [damage for damage in segment.damages if not (is_last and damage.is_reserve)]
         if not damages:
             continue
         tail = damages[-1] if is_last and not damages[-1].sound_after else None
@@ -184,11 +184,6 @@ def _plan_logs(report: PartitionReport, choice: Choice, plan: Plan) -> list[Segm
             following = segments[at + 1].base if not is_last else segment.next_offset
             plan.actions.append(ReplaceRanges(path, tuple(_merged(inner)), following))
     return segments
-
-
-def _is_reserve(damage: Damage, is_last: bool) -> bool:
-    """Return whether the damage is only the zeros at the end of a preallocated file."""
-    return is_last and not damage.sound_after and damage.problem.endswith("that are zero")
 
 
 def _end_before(segment: SegmentReport, damage: Damage) -> int:

@@ -45,7 +45,11 @@ class PartitionReport:
     @property
     def damaged(self) -> bool:
         """Return whether a `.log` file is damaged."""
-        return any(segment.damages for segment in self.segments)
+        return any(
+            not (segment is self.segments[-1] and damage.is_reserve)
+            for segment in self.segments
+            for damage in segment.damages
+        )
 
 
 def check_partition(partition: PartitionDir, segments: list[SegmentReport], *, live: bool = False) -> PartitionReport:

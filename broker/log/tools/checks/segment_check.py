@@ -42,6 +42,11 @@ class Damage(NamedTuple):
     sound_after: bool = False
     """True if valid batches follow in the file."""
 
+    @property
+    def is_reserve(self) -> bool:
+        """Return whether this is, in the last segment, only the space that `preallocate` has reserved."""
+        return not self.sound_after and self.problem.endswith("that are zero")
+
 
 class LastBatch(NamedTuple):
     """Describe the last valid batch so far. `expected` is the offset after the batch before it."""
@@ -374,7 +379,6 @@ def _judge_damages(report: SegmentReport, path: str, is_last: bool, options: Opt
         level, remedy = Level.ERROR, Remedy.CUT_TAIL if tail else Remedy.CHOOSE
         if tail and options.live:
             level, remedy = Level.NOTE, Remedy.WAIT
-        elif tail and damage.problem.endswith("that are zero"):
-            # The file was preallocated (preallocate=true).
+        elif tail and damage.is_reserve:
             level = Level.NOTE
         report.findings.append(Finding(path, problem, remedy, level, damage.position, damage.offset))

@@ -110,6 +110,17 @@ def test_everything_from_the_damage_on_is_cut(log: Path) -> None:
     assert [epoch for epoch, _ in epochs] == [0, 1]
 
 
+@pytest.mark.parametrize("kind", [names.INDEX, names.TXN_INDEX])
+def test_indexes_beside_a_file_that_was_made_at_its_full_size(log: Path, kind: str) -> None:
+    before = values(log)
+    path = logs(log)[-1]
+    os.truncate(path, path.stat().st_size + 5000)
+    flip(path.with_suffix(kind), 1)
+    assert set(errors(log)) == {(path.with_suffix(kind).name, Remedy.REBUILD_INDEX)}
+    mend(log)
+    assert values(log) == before
+
+
 def test_a_plan_changes_nothing(log: Path) -> None:
     flip(logs(log)[0], 70)
     before = {path: path.read_bytes() for path in log.parent.rglob("*") if path.is_file()}
