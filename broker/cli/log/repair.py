@@ -59,16 +59,22 @@ def run_repair(arguments: argparse.Namespace) -> int:
         return 2
     tops = sorted({partition.log_dir for partition in found.partitions} | set(found.log_dirs))
     choice = Choice.SKIP if arguments.skip else Choice.TRUNCATE if arguments.truncate else Choice.ASK
+    stamp = repair.time_stamp()
     with repair.locked(tops):
         report = _check(arguments, found)
         plans = [plan_repair(partition, choice) for partition in report.partitions.values()]
-        _carry_out(arguments, tops, report, plans)
+        _carry_out(arguments, tops, plans, stamp)
         if arguments.dry_run:
             left = [finding for plan in plans for finding in plan.left]
             for finding in left:
                 show_finding(arguments, finding)
             return int(bool(left))
         after = verify.verify(find(arguments.path), live=False)
+        # What lies beside a damaged log, such as snapshots, could not be judged before.
+        more = [plan_repair(partition, choice) for partition in after.partitions.values()]
+        if any(plan.actions for plan in more):
+            _carry_out(arguments, tops, more, f"{stamp}-2")
+            after = verify.verify(find(arguments.path), live=False)
         for finding in after.all_findings:
             show_finding(arguments, finding)
     if not arguments.json:
@@ -84,7 +90,7 @@ def _check(arguments: argparse.Namespace, found: Targets) -> Report:
         return verify.verify(found, progress=progress, live=False)
 
 
-def _carry_out(arguments: argparse.Namespace, tops: list[str], report: Report, plans: list[Plan]) -> None:
+def _carry_out(arguments: argparse.Namespace, tops: list[str], plans: list[Plan], stamp: str) -> None:
     from broker.log.tools import repair
     from broker.log.tools.checks.directory_check import in_service
 
@@ -94,7 +100,7 @@ def _carry_out(arguments: argparse.Namespace, tops: list[str], report: Report, p
         else:
             print(f"would {text}" if arguments.dry_run else text, flush=True)
 
-    repairer = repair.Repairer(repair.time_stamp(), say)
+    repairer = repair.Repairer(stamp, say)
     for plan in plans:
         if arguments.dry_run:
             for action in plan.actions:
