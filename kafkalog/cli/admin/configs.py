@@ -131,27 +131,33 @@ def _add(
 def run_describe(arguments: argparse.Namespace) -> int:
     """Print the configurations of the named entities; without a name, those of all entities of the type."""
     from kafkalog.client.admin import Admin, ConfigResource
+    from kafkalog.client.admin.configs import RESOURCES_AT_ONCE
 
     config = admin_config(arguments)
     entities = _entities(arguments)
     kind, name = entities[0]
+    # A broker that does not answer keeps no other's configurations from being shown before.
+    step = 1 if kind in OF_BROKERS else RESOURCES_AT_ONCE
     if kind in quotas.TYPES:
         quotas.describe(config, entities, as_json=arguments.json)
         return 0
     with Admin(config) as admin:
-        for each in [name] if name is not None else _all_of(admin, config, kind):
-            resource = ConfigResource(_type(kind), each)
-            (entries,) = admin.describe_configs([resource], synonyms=True).values()
-            shown = [
-                entry for _, entry in sorted(entries.items()) if arguments.all or entry.source is _dynamic(resource)
-            ]
-            if arguments.json:
-                for entry in shown:
-                    print_json({"entity_type": kind, "entity_name": each, **_row(entry)})
-                continue
-            for line in _lines(kind, each, shown, everything=arguments.all):
-                print(line)
+        names = [name] if name is not None else _all_of(admin, config, kind)
+        for start in range(0, len(names), step):
+            resources = [ConfigResource(_type(kind), each) for each in names[start : start + step]]
+            for resource, entries in admin.describe_configs(resources, synonyms=True).items():
+                _show(arguments, kind, resource, entries)
     return 0
+
+
+def _show(arguments: argparse.Namespace, kind: str, resource: ConfigResource, entries: dict[str, ConfigEntry]) -> None:
+    shown = [entry for _, entry in sorted(entries.items()) if arguments.all or entry.source is _dynamic(resource)]
+    if arguments.json:
+        for entry in shown:
+            print_json({"entity_type": kind, "entity_name": resource.name, **_row(entry)})
+        return
+    for line in _lines(kind, resource.name, shown, everything=arguments.all):
+        print(line)
 
 
 @reporting

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -21,6 +22,9 @@ from kafkalog.protocol.messages.incremental_alter_configs import IncrementalAlte
 
 logger = logging.getLogger(__name__)
 
+
+RESOURCES_AT_ONCE = 200
+"""The most topics and groups whose configurations one request asks for; an answer has about 30 entries for each."""
 
 UNREADABLE = "kafkalog.unreadable"
 """The only configuration of a topic that the brokers of kafkalog cannot read; its value says why."""
@@ -130,8 +134,9 @@ class ConfigAdmin:
 
         `synonyms` adds to each entry the places that its value may come from.
         """
+        wanted = list(dict.fromkeys(resources))
         described = {}
-        for resource in resources:
+        for some in _asked_together(wanted):
             request = DescribeConfigsRequest(
                 resources=[
                     DescribeConfigsResource(
@@ -139,23 +144,16 @@ class ConfigAdmin:
                         resource_name=resource.name,
                         configuration_keys=None if names is None else list(names),
                     )
+                    for resource in some
                 ],
                 include_synonyms=synonyms,
             )
-            result = _checked(resource, self._to_resource(resource, request).results)
-            entries = [
-                ConfigEntry(
-                    each.name,
-                    each.value,
-                    _entry_source(each),
-                    each.read_only,
-                    each.is_sensitive,
-                    tuple(ConfigSynonym(also.name, also.value, ConfigSource(also.source)) for also in each.synonyms),
-                )
-                for each in result.configs
-            ]
-            described[resource] = {entry.name: entry for entry in entries}
-        return described
+            results: dict[tuple[int, str], list[Any]] = defaultdict(list)
+            for result in self._to_resource(some[0], request).results:
+                results[result.resource_type, result.resource_name].append(result)
+            for resource in some:
+                described[resource] = _entries(_checked(resource, results[resource.type, resource.name]))
+        return {resource: described[resource] for resource in wanted}
 
     def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, Iterable[ConfigChange]], *, validate_only: bool = False
@@ -214,7 +212,7 @@ class ConfigAdmin:
 
     def _to_resource(self, resource: ConfigResource, request: Any) -> Any:
         """Send a request about one broker's configuration to that broker, and any other request to any broker."""
-        if resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name:
+        if _is_of_one_broker(resource):
             retry = Retry(self._config)
             known = self._cluster.metadata([], deadline=retry.deadline, refresh=True).brokers
             if int(resource.name) not in known:
@@ -239,6 +237,38 @@ def _checked(resource: ConfigResource, results: Sequence[Any]) -> Any:
     if result.error_code:
         raise about(result.error_code, what, result.error_message)
     return result
+
+
+def _asked_together(resources: Iterable[ConfigResource]) -> Iterator[list[ConfigResource]]:
+    """Yield the resources that one request may name: many that any broker knows, or one broker."""
+    shared: list[ConfigResource] = []
+    for resource in resources:
+        if _is_of_one_broker(resource):
+            yield [resource]
+        else:
+            shared.append(resource)
+    for start in range(0, len(shared), RESOURCES_AT_ONCE):
+        yield shared[start : start + RESOURCES_AT_ONCE]
+
+
+def _is_of_one_broker(resource: ConfigResource) -> bool:
+    """Return whether only one broker knows the configuration."""
+    return resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and bool(resource.name)
+
+
+def _entries(result: Any) -> dict[str, ConfigEntry]:
+    entries = [
+        ConfigEntry(
+            each.name,
+            each.value,
+            _entry_source(each),
+            each.read_only,
+            each.is_sensitive,
+            tuple(ConfigSynonym(also.name, also.value, ConfigSource(also.source)) for also in each.synonyms),
+        )
+        for each in result.configs
+    ]
+    return {entry.name: entry for entry in entries}
 
 
 def _entry_source(entry: Any) -> ConfigSource:

@@ -100,6 +100,26 @@ def test_each_topic_that_fails_is_named(broker_address: str, name: str) -> None:
     assert all(f"topic {name}{end}: " in said for end in "abc")
 
 
+def test_one_request_describes_the_configurations_of_many_topics() -> None:
+    asked: list[int] = []
+
+    def describe(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        asked.append(len(request.resources))
+        results = [
+            DescribeConfigsResult(resource_type=each.resource_type, resource_name=each.resource_name)
+            for each in reversed(request.resources)
+        ]
+        return DescribeConfigsResponse(results=results)
+
+    broker = ScriptedBroker({DescribeConfigsRequest: describe})
+    topics: dict[tuple[str, int], int] = {(f"t{number:03}", 0): 1 for number in range(300)}
+    broker.handlers[MetadataRequest] = lambda request: metadata({1: broker}, topics, controller=1)
+    with broker:
+        out = call("topics", "describe", "--bootstrap-server", broker.address).out
+    assert len(out) == 600
+    assert asked == [200, 100]
+
+
 def test_what_the_broker_refuses(broker_address: str, name: str) -> None:
     assert "bad name" in failure("create", broker_address, "--topic", "bad name")
     assert "retention.ms" in failure("create", broker_address, "--topic", name, "--config", "retention.ms=often")
