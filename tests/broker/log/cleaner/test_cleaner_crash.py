@@ -169,6 +169,7 @@ def test_a_crash_at_any_operation_loses_nothing(expected: Expected, prepared: Pa
         expected.check_to_the_end(reopened(tmp_path))
 
 
+@pytest.mark.exhaustive
 def test_a_crash_in_the_recovery_after_a_crash(expected: Expected, prepared: Path, tmp_path: Path) -> None:
     seen: set[tuple[str, ...]] = set()
     tried = 0
