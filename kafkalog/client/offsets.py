@@ -44,14 +44,8 @@ def list_offsets(
         remaining = {tp: timestamp for tp, timestamp in timestamps.items() if tp not in found}
         if not remaining:
             return {tp: found[tp] for tp in timestamps}
-        failed: dict[TopicPartition, Exception] = {}
-        for tp, answer in ask_leaders(cluster, remaining, isolation_level, retry.deadline).items():
-            if not isinstance(answer, Exception):
-                found[tp] = answer
-            elif is_retriable(answer):
-                failed[tp] = answer
-            else:
-                raise answer
+        more, failed = _ask_once(cluster, remaining, isolation_level, retry.deadline)
+        found |= more
         if failed:
             retry.after(next(iter(failed.values())))
             cluster.forget({tp.topic for tp in failed})
@@ -68,18 +62,32 @@ def answers_until(
     retry = cluster.retry(deadline)
     answers: Answers = {}
     while remaining := {tp: timestamp for tp, timestamp in timestamps.items() if tp not in answers}:
-        failed: dict[TopicPartition, Exception] = {}
-        for tp, answer in ask_leaders(cluster, remaining, isolation_level, deadline).items():
-            if not isinstance(answer, Exception):
-                answers[tp] = answer
-            elif is_retriable(answer):
-                failed[tp] = answer
-            else:
-                raise answer
+        more, failed = _ask_once(cluster, remaining, isolation_level, deadline)
+        answers |= more
         if failed:
             answers |= retry.after_each(failed)
             cluster.forget({tp.topic for tp in failed})
     return answers
+
+
+def _ask_once(
+    cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: int, deadline: float
+) -> tuple[dict[TopicPartition, OffsetAndTimestamp], dict[TopicPartition, Exception]]:
+    """Return the offsets that were found, and the errors that another try may mend.
+
+    Raises:
+        KafkaError, ClientError: A partition has another error.
+    """
+    found: dict[TopicPartition, OffsetAndTimestamp] = {}
+    failed: dict[TopicPartition, Exception] = {}
+    for tp, answer in ask_leaders(cluster, timestamps, isolation_level, deadline).items():
+        if not isinstance(answer, Exception):
+            found[tp] = answer
+        elif is_retriable(answer):
+            failed[tp] = answer
+        else:
+            raise answer
+    return found, failed
 
 
 def ask_leaders(

@@ -1,6 +1,6 @@
 """Find how far a mirror is with each partition and each group, by asking both clusters.
 
-A partition without a leader, or a group that a cluster refuses to describe, is named in a warning. The others are told.
+A warning names each partition without a leader, and each group that a cluster refuses to describe. The rest is shown.
 """
 
 from __future__ import annotations

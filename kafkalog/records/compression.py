@@ -100,11 +100,7 @@ class Codec(IntEnum):
 
 
 _SIMPLE_RATIOS: dict[int, int] = {Codec.GZIP: GZIP_LIKELY_RATIO, Codec.LZ4: LZ4_MAX_RATIO}
-"""The codecs whose expanded size is estimated from the compressed size alone.
-
-Snappy is not one of them. To walk its blocks takes only 3 µs for what a producer writes, and a chain of empty blocks
-costs more time than the few bytes to which it expands would suggest.
-"""
+"""The codecs whose expanded size is estimated from the compressed one alone. Not snappy: its empty blocks cost time."""
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:

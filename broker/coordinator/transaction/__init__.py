@@ -9,6 +9,7 @@
 - `completion`              writes the markers of a decided transaction, and stores that they are written
 - `waiting`                 decisions that wait until they are replicated, and what the broker's log says of them
 - `coordinator`             loads partitions, stores their changes, aborts transactions that time out
+- `expiry`                  removes transactional ids that were not used for long
 - `admission`               checks that a transaction covers a transactional append
 - `service`                 coordinator, markers and checks, put together
 - `settings`                the coordinator's settings, as values

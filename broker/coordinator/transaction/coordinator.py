@@ -13,8 +13,8 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, Protocol
 
-from broker.coordinator.batch_sizes import RECORD_BYTES, fitting
 from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, Shortage, StateBatch, StateRecord
+from broker.coordinator.transaction import expiry
 from broker.coordinator.transaction.completion import Completion, IsAbsent
 from broker.coordinator.transaction.machine import (
     NO_PRODUCER_ID,
@@ -47,9 +47,6 @@ from kafkalog.protocol.errors import (
 from kafkalog.protocol.primitives import fits_string
 
 logger = logging.getLogger(__name__)
-
-TOMBSTONES_AT_ONCE = 200
-"""The most transactional ids that are removed in one batch."""
 
 
 class Log(Protocol):
@@ -478,31 +475,5 @@ class TransactionCoordinator:
         """Forget transactional ids that were not used for `transactional.id.expiration.ms`."""
         expiration_ms = self._settings().expiration_ms
         for transactions in list(self._partitions.values()):
-            expired = transactions.expired(self._now_ms(), expiration_ms)
-            if not (expired and self._is_current(transactions)):
-                continue
-            most_bytes = self._log.most_bytes(transactions.index)
-            for batch in fitting(expired, _tombstone_bytes, most_bytes, TOMBSTONES_AT_ONCE):
-                if not self._is_current(transactions):
-                    break
-                now = self._now_ms()
-                if some := [machine for machine in batch if machine.has_expired(now, expiration_ms)]:
-                    await self._forget(transactions, some)
-
-    async def _forget(self, transactions: PartitionTransactions, machines: list[TransactionMachine]) -> None:
-        for machine in machines:
-            machine.bury()
-        tombstones = [StateRecord(encode_key(machine.transactional_id), None) for machine in machines]
-        try:
-            await self._log.append(transactions.index, tombstones)
-        except Exception as error:
-            logger.warning("%d expired transactional ids could not be removed: %s", len(machines), error)
-            for machine in machines:
-                machine.failed()
-            return
-        for machine in machines:
-            transactions.put(machine.transactional_id, None)
-
-
-def _tombstone_bytes(machine: TransactionMachine) -> int:
-    return RECORD_BYTES + len(machine.transactional_id.encode())
+            if self._is_current(transactions):
+                await expiry.remove(transactions, self._log, self._now_ms, expiration_ms, self._is_current)

@@ -33,11 +33,9 @@ from kafkalog.client.connector.member import (
 )
 from kafkalog.client.connector.metrics import Readings, named
 from kafkalog.client.connector.offset_stores import (
-    DualOffsets,
-    KafkaOffsets,
+    ChosenStore,
     OffsetStore,
     PartitionsReleasedError,
-    ZooKeeperOffsets,
     commit_with_retries,
 )
 from kafkalog.client.connector.rebalance_listener import ConnectorRebalanceListener
@@ -105,9 +103,8 @@ class ConsumerConnector(Closing):
         self._is_announcing = False
         """True if the listener is being called. The partitions are still this member's meanwhile."""
         self._fetchers: Fetchers | None = None
-        self._store: OffsetStore | None = None
-        self._commits: Counter[str] = Counter()
-        """The number of committed offsets, by the store that keeps them. Only the holder of the lock commits."""
+        self._store = ChosenStore(self.config, self._session, self._client)
+        """Used by the holder of the lock only."""
         self._began = time.monotonic()
         self._threads: list[threading.Thread] = []
 
@@ -188,8 +185,8 @@ class ConsumerConnector(Closing):
                 lags={tp: lag for tp, each in partitions.items() if (lag := each.lag) is not None},
                 rebalances=0 if member is None else member.rebalances,
                 rebalance_ms=0 if member is None else member.rebalance_ms,
-                kafka_commits=self._commits[KAFKA],
-                zookeeper_commits=self._commits[ZOOKEEPER],
+                kafka_commits=self._store.commits[KAFKA],
+                zookeeper_commits=self._store.commits[ZOOKEEPER],
             )
         )
 
@@ -229,8 +226,7 @@ class ConsumerConnector(Closing):
             # The session ends with all of its nodes.
             logger.warning("%s: %s", self.consumer_id, error)
         finally:
-            if self._store is not None:
-                self._store.close()
+            self._store.close()
             self._session.close()
 
     def close(self) -> None:
@@ -432,8 +428,9 @@ class ConsumerConnector(Closing):
 
     def _commit_regularly(self) -> None:
         while not self._ended.wait(self.config.auto_commit_interval):
-            # They are committed before they are released, too.
-            commit_with_retries(self._commit_once, 0, 0.0)
+            # Partitions that are given up are committed before they are released.
+            if not self._has_stopped:
+                self.commit_offsets(retry=False)
 
     def _commit_released(self) -> None:
         """Commit what was consumed of partitions before they are released.
@@ -450,14 +447,7 @@ class ConsumerConnector(Closing):
         with self._lock:
             if self._has_stopped and not self._is_announcing:
                 raise PartitionsReleasedError("the group rebalances, and the partitions may be another member's")
-            self._commit_present()
-
-    def _commit_once(self) -> None:
-        with self._lock:
-            self._commit_present()
-
-    def _commit_present(self) -> None:
-        self._commit_all(self._stopped if self._is_announcing else self._partitions)
+            self._commit_all(self._stopped if self._is_announcing else self._partitions)
 
     def _commit_stopped(self) -> None:
         with self._lock:
@@ -489,29 +479,10 @@ class ConsumerConnector(Closing):
     def _load(self, effect: LoadOffsets) -> dict[TopicPartition, int]:
         with self._lock:
             self._stopped = {}
-            if self._store is not None:
-                # The brokers that it knows may be gone.
-                self._store.close()
-                self._store = None
+            # The brokers that it knows may be gone.
+            self._store.close()
             return self._offset_store().load(effect.partitions) if effect.partitions else {}
 
     def _offset_store(self) -> OffsetStore:
-        if self._store is None:
-            config = self.config
-            assert self._member is not None
-            zookeeper = ZooKeeperOffsets(
-                self._session, config.group_id, self._member.path, self._count_commits(ZOOKEEPER)
-            )
-            self._store = zookeeper
-            if config.offsets_storage == KAFKA:
-                timeout = str(round(config.offsets_channel_socket_timeout * 1000))
-                client = self._client(request_timeout_ms=timeout, default_api_timeout_ms=timeout)
-                kafka = KafkaOffsets(client, config.group_id, self._count_commits(KAFKA))
-                self._store = DualOffsets(kafka, zookeeper) if config.is_dual else kafka
-        return self._store
-
-    def _count_commits(self, store: str) -> Callable[[int], None]:
-        def count(offsets: int) -> None:
-            self._commits[store] += offsets
-
-        return count
+        assert self._member is not None
+        return self._store.opened(self._member.path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
@@ -15,6 +16,7 @@ from kafkalog.client.admin.groups.offsets import GroupOffsets
 from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
+from kafkalog.client.connector.config import KAFKA, ZOOKEEPER, ConnectorConfig
 from kafkalog.client.errors import ClientError
 from kafkalog.client.types import TopicPartition
 from kafkalog.client.zookeeper import nodes
@@ -160,6 +162,54 @@ class DualOffsets(Closing):
         """Close both stores."""
         self._kafka.close()
         self._zookeeper.close()
+
+
+class ChosenStore(Closing):
+    """The store that `offsets.storage` chooses, made when it is first used, and again after `close`.
+
+    Args:
+        config: The connector's settings.
+        session: The session.
+        client: Makes the settings of a client of the live brokers, with these properties.
+
+    Attributes:
+        commits: The number of committed offsets, by the store that keeps them.
+    """
+
+    def __init__(self, config: ConnectorConfig, session: ZooKeeperSession, client: Callable[..., ClientConfig]) -> None:
+        self._config, self._session, self._client = config, session, client
+        self._made: OffsetStore | None = None
+        self.commits: Counter[str] = Counter()
+
+    def opened(self, member_path: str) -> OffsetStore:
+        """Return the store, for the member with this node.
+
+        Raises:
+            ZooKeeperError: No live broker can be found, for offsets in Kafka.
+        """
+        if self._made is None:
+            config = self._config
+            zookeeper = ZooKeeperOffsets(self._session, config.group_id, member_path, self._count(ZOOKEEPER))
+            if config.offsets_storage == KAFKA:
+                timeout = str(round(config.offsets_channel_socket_timeout * 1000))
+                client = self._client(request_timeout_ms=timeout, default_api_timeout_ms=timeout)
+                kafka = KafkaOffsets(client, config.group_id, self._count(KAFKA))
+                self._made = DualOffsets(kafka, zookeeper) if config.is_dual else kafka
+            else:
+                self._made = zookeeper
+        return self._made
+
+    def close(self) -> None:
+        """Close the store."""
+        if self._made is not None:
+            self._made.close()
+            self._made = None
+
+    def _count(self, store: str) -> Callable[[int], None]:
+        def count(offsets: int) -> None:
+            self.commits[store] += offsets
+
+        return count
 
 
 def commit_with_retries(

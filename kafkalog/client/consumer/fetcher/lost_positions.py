@@ -1,4 +1,4 @@
-"""Positions that the log does not have: `auto.offset.reset` says where to go on, or the application is told.
+"""Positions that the log does not have. The consumer goes on as `auto.offset.reset` says, or raises an error.
 
 All functions of `LostPositions` are called under the consumer's lock.
 """

@@ -288,7 +288,7 @@ class Topics:
         return state.is_needed(time.monotonic() - self._config.metadata_max_idle)
 
     def _wanted(self, leaderless: set[str], now: float) -> set[str]:
-        """Return the topics to ask for now; retire those that are idle. The lock is held."""
+        """Return the topics to ask for; retire those that are idle. The lock is held."""
         if now >= self._aged_at:
             self._in_vain = 0
             for state in list(self.states.values()):
