@@ -16,7 +16,7 @@ from kafkalog.client.errors import ClientError, KafkaError
 from kafkalog.records.errors import RecordsError
 from spark_kafkalog.data_loss import DataLossError
 from spark_kafkalog.options.parsing import OptionsError
-from spark_kafkalog.values.registry_error import SchemaRegistryError
+from spark_kafkalog.values.registry.registry_error import SchemaRegistryError
 
 P = ParamSpec("P")
 T = TypeVar("T")

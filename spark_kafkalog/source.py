@@ -26,7 +26,7 @@ from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.options.subscription import names_a_source
 from spark_kafkalog.values.option_names import are_given
-from spark_kafkalog.values.registry_error import SchemaRegistryError
+from spark_kafkalog.values.registry.registry_error import SchemaRegistryError
 
 if TYPE_CHECKING:
     from spark_kafkalog.values.typed import Typed

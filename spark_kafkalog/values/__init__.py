@@ -6,9 +6,8 @@
 - `value_types`      on the driver: the types of a query's values
 - `typed`            a query's schema with typed values, and the decoding of its record batches
 - `typed_readers`    readers that decode what other readers return
-- `from_json`        JSON documents to structs; `from_avro` Avro records
+- `from_json`        JSON documents to structs
 - `spark_times`      dates and timestamps in text, as Spark reads them
-- `avro_schema`      Avro schemas, loaded for reading
-- `known_schemas`    schemas that a process knows by their ids
-- `schema_registry`  client of a schema registry's REST API; `registry_error` its error
+- `avro`             Avro records to structs
+- `registry`         schemas of a schema registry
 """

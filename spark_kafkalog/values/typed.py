@@ -18,8 +18,8 @@ from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.process_cache import ProcessCache
 from spark_kafkalog.values.arrow_types import has_not_null, nullable
-from spark_kafkalog.values.known_schemas import KnownSchemas
-from spark_kafkalog.values.schema_registry import RegisteredSchema, RegistryConfig, SchemaRegistry
+from spark_kafkalog.values.registry.known_schemas import KnownSchemas
+from spark_kafkalog.values.registry.schema_registry import RegisteredSchema, RegistryConfig, SchemaRegistry
 from spark_kafkalog.values.value_options import ValueOptions
 
 VALUE = "value"
@@ -136,7 +136,7 @@ class Typed:
             from spark_kafkalog.values.from_json import JsonDecoder
 
             return JsonDecoder(self.value)
-        from spark_kafkalog.values.from_avro import AvroDecoder
+        from spark_kafkalog.values.avro.from_avro import AvroDecoder
 
         assert self.reader is not None
         lookup = None if self.options.registry is None else self._schema_of_id

@@ -14,7 +14,7 @@ from spark_kafkalog.options.parsing import Given, OptionsError, not_negative, po
 from spark_kafkalog.values.arrow_types import nullable
 from spark_kafkalog.values.ddl import DdlError, parse_ddl
 from spark_kafkalog.values.option_names import NAMES, REGISTRY
-from spark_kafkalog.values.schema_registry import RegistryConfig
+from spark_kafkalog.values.registry.schema_registry import RegistryConfig
 
 FORMATS = ("json", "avro")
 FRAMINGS = ("confluent", "none")

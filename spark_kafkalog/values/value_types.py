@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.subscription import Assign, Strategy, Subscribe
-from spark_kafkalog.values.schema_registry import RegisteredSchema, SchemaRegistry
+from spark_kafkalog.values.registry.schema_registry import RegisteredSchema, SchemaRegistry
 from spark_kafkalog.values.typed import Typed, checked_json
 from spark_kafkalog.values.value_options import ValueOptions
 
@@ -39,8 +39,8 @@ def plan(options: ValueOptions, topics: tuple[str, ...] | None) -> Typed:
     if options.format == "json":
         schema = options.json_schema
         return Typed(options, None if schema is None else checked_json(schema, "valueSchema"))
-    from spark_kafkalog.values.avro_schema import AvroSchemaError
-    from spark_kafkalog.values.from_avro import spark_type
+    from spark_kafkalog.values.avro.avro_schema import AvroSchemaError
+    from spark_kafkalog.values.avro.from_avro import spark_type
 
     reader, where = _reader_schema(options, topics)
     try:

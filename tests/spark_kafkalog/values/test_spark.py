@@ -22,7 +22,7 @@ from peers.toolchains import maven
 from tests.spark_kafkalog.conftest import Reads
 from tests.spark_kafkalog.offline.written import write_segment
 from tests.spark_kafkalog.topics import Topics
-from tests.spark_kafkalog.values.avro_values import EVERYTHING, WRITTEN, written
+from tests.spark_kafkalog.values.avro.avro_values import EVERYTHING, WRITTEN, written
 from tests.spark_kafkalog.values.registry_server import RegistryServer
 
 pytestmark = pytest.mark.spark
@@ -172,7 +172,8 @@ def test_as_from_avro(reads: Reads, topics: Topics, tmp_path: Path) -> None:
     # time-micros is Spark's TIME since 4.1, which is off unless spark.sql.timeType.enabled; here it stays a number.
     schema = EVERYTHING | {"fields": [each for each in EVERYTHING["fields"] if each["name"] != "tus"]}
     order = {"schema": schema, "values": [written(schema, WRITTEN).hex()] * 2}
-    command = [sys.executable, "-m", "tests.spark_kafkalog.values.spark_from_avro", str(tmp_path), str(spark_avro())]
+    module = "tests.spark_kafkalog.values.avro.spark_from_avro"
+    command = [sys.executable, "-m", module, str(tmp_path), str(spark_avro())]
     done = subprocess.run(
         command, input=json.dumps(order), capture_output=True, text=True, timeout=280, cwd=ROOT, check=False
     )

@@ -1,6 +1,6 @@
 """Run Spark's own from_avro on values, in a separate Spark that has Spark's Avro module.
 
-    python -m tests.spark_kafkalog.values.spark_from_avro DIRECTORY JAR < order
+    python -m tests.spark_kafkalog.values.avro.spark_from_avro DIRECTORY JAR < order
 
 The order is JSON: schema (an Avro schema) and values (hex); the answer too: the type's short form, and each row's repr.
 """

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from spark_kafkalog.values import known_schemas
-from spark_kafkalog.values.from_avro import MOST_WRITERS, AvroDecoder
-from spark_kafkalog.values.known_schemas import MISSING_S, KnownSchemas
-from spark_kafkalog.values.schema_registry import RegisteredSchema
-from tests.spark_kafkalog.values.avro_values import SIMPLE, decode, read, typed, written
+from spark_kafkalog.values.avro.from_avro import MOST_WRITERS, AvroDecoder
+from spark_kafkalog.values.registry import known_schemas
+from spark_kafkalog.values.registry.known_schemas import MISSING_S, KnownSchemas
+from spark_kafkalog.values.registry.schema_registry import RegisteredSchema
+from tests.spark_kafkalog.values.avro.avro_values import SIMPLE, decode, read, typed, written
 from tests.spark_kafkalog.values.registry_server import RegistryServer
 
 SCHEMA = RegisteredSchema(json.dumps(SIMPLE), "AVRO")

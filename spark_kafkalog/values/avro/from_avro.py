@@ -43,7 +43,7 @@ from pyspark.sql.types import (
 )
 
 from spark_kafkalog.values.arrow_types import arrow_type
-from spark_kafkalog.values.avro_schema import (
+from spark_kafkalog.values.avro.avro_schema import (
     LOGICAL_TYPE,
     AvroSchemaError,
     Schema,
@@ -52,8 +52,8 @@ from spark_kafkalog.values.avro_schema import (
     load_schema,
     parse,
 )
-from spark_kafkalog.values.known_schemas import drop_oldest
-from spark_kafkalog.values.schema_registry import RegisteredSchema
+from spark_kafkalog.values.registry.known_schemas import drop_oldest
+from spark_kafkalog.values.registry.schema_registry import RegisteredSchema
 
 logger = logging.getLogger(__name__)
 

@@ -15,12 +15,12 @@ from peers.cache import require
 from peers.security import certificates
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
-from spark_kafkalog.values.from_avro import AvroDecoder
+from spark_kafkalog.values.avro.from_avro import AvroDecoder
 from spark_kafkalog.values.option_names import NAMES
-from spark_kafkalog.values.schema_registry import RegistryConfig, SchemaRegistry, SchemaRegistryError
+from spark_kafkalog.values.registry.schema_registry import RegistryConfig, SchemaRegistry, SchemaRegistryError
 from spark_kafkalog.values.value_options import ValueOptions
 from spark_kafkalog.values.value_types import plan
-from tests.spark_kafkalog.values.avro_values import (
+from tests.spark_kafkalog.values.avro.avro_values import (
     DDL,
     EVERYTHING,
     READ,

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafkalog.values.avro_schema import AvroSchemaError, load_schema
-from spark_kafkalog.values.from_avro import AvroDecoder, spark_type
-from spark_kafkalog.values.schema_registry import RegisteredSchema
-from tests.spark_kafkalog.values.avro_values import (
+from spark_kafkalog.values.avro.avro_schema import AvroSchemaError, load_schema
+from spark_kafkalog.values.avro.from_avro import AvroDecoder, spark_type
+from spark_kafkalog.values.registry.schema_registry import RegisteredSchema
+from tests.spark_kafkalog.values.avro.avro_values import (
     DDL,
     EVERYTHING,
     LONG_DECIMAL,

@@ -20,7 +20,7 @@ from http.client import HTTPException, HTTPMessage
 from typing import IO, Any, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from spark_kafkalog.values.registry_error import SchemaRegistryError
+from spark_kafkalog.values.registry.registry_error import SchemaRegistryError
 
 __all__ = ["RegisteredSchema", "RegistryConfig", "SchemaRegistry", "SchemaRegistryError"]
 

@@ -16,7 +16,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from spark_kafkalog.values.from_avro import AvroDecoder
+from spark_kafkalog.values.avro.from_avro import AvroDecoder
 from spark_kafkalog.values.typed import Typed
 from spark_kafkalog.values.value_options import ValueOptions
 from spark_kafkalog.values.value_types import plan

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from spark_kafkalog.compat import avro
-from spark_kafkalog.values.schema_registry import RegisteredSchema
+from spark_kafkalog.values.registry.schema_registry import RegisteredSchema
 
 LOGICAL_TYPE = "kafkalogLogicalType"
 """The property of a parsed schema that has its logical type, where fastavro does not find it."""

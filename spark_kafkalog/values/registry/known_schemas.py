@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from spark_kafkalog.values.schema_registry import RegisteredSchema
+from spark_kafkalog.values.registry.schema_registry import RegisteredSchema
 
 MOST_SCHEMAS = 1000
 MOST_MISSING = 10_000

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_kafkalog.values.from_avro import AvroDecoder, spark_type
-from spark_kafkalog.values.schema_registry import RegisteredSchema
-from tests.spark_kafkalog.values.avro_values import decimal_of, written
+from spark_kafkalog.values.avro.from_avro import AvroDecoder, spark_type
+from spark_kafkalog.values.registry.schema_registry import RegisteredSchema
+from tests.spark_kafkalog.values.avro.avro_values import decimal_of, written
 
 MILLIS_2020, DAYS_2020 = 1_577_836_800_000, 18_262
 INT_DATE = {"type": "int", "logicalType": "date"}
