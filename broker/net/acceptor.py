@@ -93,6 +93,7 @@ class Acceptor:
 
     def start(self) -> None:
         """Begin to accept connections."""
+        self._limits.start()
         for listener, endpoint in self._sockets:
             self._watch(listener, endpoint)
         self._schedule_sweep()
@@ -113,6 +114,7 @@ class Acceptor:
     async def close(self, timeout: float) -> None:
         """Let responses under way finish for at most `timeout` seconds, then close every connection."""
         self.stop_accepting()
+        self._limits.close()
         if self._sweep is not None:
             self._sweep.cancel()
         deadline = self._loop.time() + timeout
@@ -205,7 +207,7 @@ class Acceptor:
     def _admit(self, address: str, endpoint: Endpoint) -> bool:
         most = self._limits.of(address)
         if self._per_address[address] >= most:
-            logger.warning("refusing connection from %s: it has %d, as max.connections.per.ip allows", address, most)
+            logger.warning("refusing connection from %s: it has as many as its limit allows, %d", address, most)
             return False
         if len(self.connections) < self._config["max.connections"]:
             return True

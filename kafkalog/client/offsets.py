@@ -17,7 +17,7 @@ from kafkalog.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-__all__ = ["EARLIEST", "LATEST", "Answers", "answers_until", "ask_leaders", "list_offsets"]
+__all__ = ["EARLIEST", "LATEST", "Answers", "ask_leaders", "list_offsets", "list_offsets_each"]
 
 Answers: TypeAlias = dict[TopicPartition, OffsetAndTimestamp | Exception]
 """The offset or the error of each partition."""
@@ -51,7 +51,7 @@ def list_offsets(
             cluster.forget({tp.topic for tp in failed})
 
 
-def answers_until(
+def list_offsets_each(
     cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: int, deadline: float
 ) -> Answers:
     """Find offsets as `list_offsets` does; return the last error of each partition that has none until `deadline`.

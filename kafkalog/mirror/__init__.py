@@ -8,7 +8,8 @@
 - `keeping`               copies records so that they keep their offsets
 - `claims`                decides which of two mirrors in opposite directions a topic belongs to
 - `housekeeping`          jobs beside the copying: checkpoints of consumer groups, heartbeats
-- `looks`                 when what is left out for a time is looked at again; pure
+- `rechecks`              when what is left out for a time is looked at again; pure
+- `log_ends`              where partitions end, as far as their leaders answer
 - `topics`                which topics are mirrored and what they are called; makes the target's follow the source's
 - `internal_topics`       the topics in which a mirror stores its positions, offset syncs and checkpoints
 - `metrics`               serves to Prometheus what a process knows

@@ -6,22 +6,17 @@ A warning names each partition without a leader, and each group that a cluster r
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.offsets import LATEST, answers_until
-from kafkalog.client.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+from kafkalog.client.types import READ_COMMITTED, TopicPartition
 from kafkalog.mirror.claims.returning import is_into_itself
 from kafkalog.mirror.housekeeping.refusals import ask_each
 from kafkalog.mirror.internal_topics.stored import read_checkpoints, read_marks, read_positions, returning_topics
+from kafkalog.mirror.log_ends import log_ends
 from kafkalog.mirror.settings import MirrorSettings
 
 logger = logging.getLogger(__name__)
-
-PATIENCE_S = 5.0
-"""The time for which leaders are asked where their logs end."""
 
 
 class PartitionStatus(NamedTuple):
@@ -80,22 +75,8 @@ def partition_status(settings: MirrorSettings, source: Admin, target: Admin) -> 
         positions = _kept(settings, target, partitions)
     else:
         positions = read_positions(settings)
-    ends = _ends(source, "source", partitions, READ_COMMITTED)
+    ends = log_ends(source.cluster, "source", partitions, READ_COMMITTED)
     return [PartitionStatus(tp, positions.get(tp), ends.get(tp)) for tp in partitions]
-
-
-def _ends(
-    admin: Admin, side: str, partitions: Iterable[TopicPartition], isolation_level: int
-) -> dict[TopicPartition, int]:
-    """Return where partitions end; those whose leaders do not answer are named in the log, and left out."""
-    asked = dict.fromkeys(partitions, LATEST)
-    ends: dict[TopicPartition, int] = {}
-    for tp, answer in answers_until(admin.cluster, asked, isolation_level, time.monotonic() + PATIENCE_S).items():
-        if isinstance(answer, Exception):
-            logger.warning("the end of %s in the %s is not known: %s", tp, side, answer)
-        else:
-            ends[tp] = answer.offset
-    return ends
 
 
 def _kept(settings: MirrorSettings, target: Admin, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
@@ -103,7 +84,7 @@ def _kept(settings: MirrorSettings, target: Admin, partitions: list[TopicPartiti
     remote = {TopicPartition(settings.naming.remote(tp.topic), tp.partition): tp for tp in partitions}
     there = target.cluster.metadata({tp.topic for tp in remote}, refresh=True).topics
     known = [tp for tp in remote if tp.partition in there[tp.topic].partitions]
-    return {remote[tp]: end for tp, end in _ends(target, "target", known, READ_UNCOMMITTED).items()}
+    return {remote[tp]: end for tp, end in log_ends(target.cluster, "target", known).items()}
 
 
 def group_status(settings: MirrorSettings, source: Admin, target: Admin) -> list[GroupStatus]:

@@ -59,7 +59,12 @@ class DamagedPartitions:
             self._held[tp].reading = True
         return found
 
-    def release(self, tp: TopicPartition) -> None:
-        """Forget a partition, of which a batch could be read."""
-        if self._held.pop(tp, None) is not None:
-            logger.info("%s is mirrored again", tp)
+    def release(self, tp: TopicPartition, position: int) -> bool:
+        """Forget a partition that is held before `position`; return whether it was. It could be read up to there."""
+        held = self._held.get(tp)
+        if held is None or held.offset >= position:
+            # What was fetched before the damage says nothing about it.
+            return False
+        del self._held[tp]
+        logger.info("%s is mirrored again", tp)
+        return True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.damaged import DamagedPartitions
 from kafkalog.mirror.copying.positions.leaderless import LeaderlessPartitions
+from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.keeping.unreadable import UnreadableTopics
 from kafkalog.mirror.topics.refused import RefusedTopics
 
@@ -25,8 +26,8 @@ class LeftOut:
         damaged: The partitions that are held at a batch that cannot be read.
     """
 
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
+    def __init__(self, consumer: Consumer, progress: Progress) -> None:
+        self._consumer, self._progress = consumer, progress
         self._out: frozenset[TopicPartition] = frozenset()
         self.leaderless = LeaderlessPartitions()
         self.refused: RefusedTopics | None = None
@@ -58,12 +59,18 @@ class LeftOut:
         """Read nothing of a partition for a time, because its batch at `offset` cannot be read."""
         self._consumer.pause(tp)
         self.damaged.hold(tp, offset, error, now)
+        self._progress.held(tp, is_held=True)
+
+    def release(self, tp: TopicPartition, position: int) -> None:
+        """Hold a partition no more that could be read up to `position`, if it is held before that."""
+        if self.damaged.release(tp, position):
+            self._progress.held(tp, is_held=False)
 
     def check(self, now: float) -> None:
         """Look again, if it is time, at what is left out, and read held partitions again.
 
         Raises:
-            NotLeftOutError: Something could be mirrored now that only another worker begins with.
+            MirrorableAgainError: Something could be mirrored now that only another worker begins with.
             KafkaError, ClientError: A cluster cannot be asked.
         """
         if self.unreadable is not None:

@@ -85,7 +85,7 @@ class Worker(Closing, RebalanceListener):
         self._ids: dict[str, UUID] = {}
         """The ids of the source's topics when their partitions were assigned."""
         self._known = KnownPositions()
-        self._left_out = LeftOut(self._consumer)
+        self._left_out = LeftOut(self._consumer, progress)
         self._shared_id = SharedProducerId(self._target.cluster, settings.keeping_id)
         self._unshown: dict[TopicPartition, int] = {}
         """Positions that are committed in the target, and not shown in the source yet."""
@@ -158,13 +158,8 @@ class Worker(Closing, RebalanceListener):
             self._commit_found()
             self._come_back(error.tp, error.offset)
         except UnreadableBatchError as error:
-            self._hold(error.tp, error.offset, error)
+            self._left_out.hold(error.tp, error.offset, error, time.monotonic())
         return None
-
-    def _hold(self, tp: TopicPartition, offset: int, error: Exception) -> None:
-        """Leave a partition alone that has a batch that cannot be read, so that the others do not wait for it."""
-        self._left_out.hold(tp, offset, error, time.monotonic())
-        self._progress.held(tp, is_held=True)
 
     def _come_back(self, tp: TopicPartition, position: int) -> None:
         """Seek in a log that does not have the position: to its beginning, or to its end if it has lost records.
@@ -178,6 +173,7 @@ class Worker(Closing, RebalanceListener):
             self._go_back(tp, position, end)
         else:
             logger.warning("%s has no offset %d in the source: going on at its beginning", tp, position)
+            self._left_out.release(tp, position + 1)
             self._consumer.seek_to_beginning(tp)
 
     def _go_back(self, tp: TopicPartition, position: int, end: OffsetAndMetadata) -> None:
@@ -237,11 +233,10 @@ class Worker(Closing, RebalanceListener):
         end = self._progress.fetched(tp, last.fetched)
         if made.damage is not None:
             self._consumer.seek(tp, position)
-            self._hold(tp, position, made.damage)
+            self._left_out.hold(tp, position, made.damage, time.monotonic())
             self._behind[number].discard(tp)
             return size
-        self._left_out.damaged.release(tp)
-        self._progress.held(tp, is_held=False)
+        self._left_out.release(tp, last.next_offset)
         if last.next_offset > first.offset:
             task.advance(tp, last.next_offset, last.leader_epoch)
         if last.next_offset < end:
@@ -301,7 +296,7 @@ class Worker(Closing, RebalanceListener):
         # Before anything else: what is fetched or found out later of another topic does not pass for one of these.
         self._ids = topic_ids(self._source, {tp.topic for tp in partitions})
         self._progress.topics_are(self._ids)
-        self._left_out = out = LeftOut(self._consumer)
+        self._left_out = out = LeftOut(self._consumer, self._progress)
         late: dict[TopicPartition, int] = {}
         if self._settings.keeps_offsets:
             mine = out.leave_out_topics(partitions, returning := self._returning(partitions))
@@ -488,6 +483,7 @@ class Worker(Closing, RebalanceListener):
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
         """Give the tasks up; others have them already."""
         self._drop_tasks()
+        self._left_out = LeftOut(self._consumer, self._progress)
         self._progress.assigned((), {})
 
     def _drop_tasks(self) -> None:

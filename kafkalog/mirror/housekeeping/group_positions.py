@@ -10,27 +10,23 @@ back.
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.groups.descriptions import DEAD, EMPTY, CommittedOffset, is_of_consumers
-from kafkalog.client.offsets import LATEST, answers_until
 from kafkalog.client.types import READ_COMMITTED, TopicPartition
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.housekeeping.checkpoints import Checkpoints
 from kafkalog.mirror.housekeeping.marks import Marks
 from kafkalog.mirror.housekeeping.refusals import Refusals, ask_each
 from kafkalog.mirror.internal_topics.formats import Checkpoint
+from kafkalog.mirror.log_ends import log_ends
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.protocol.errors import KafkaError, UnknownMemberIdError
 
 logger = logging.getLogger(__name__)
-
-PATIENCE_S = 5.0
-"""The time for which leaders of the source are asked where their logs end."""
 
 Positions = Mapping[TopicPartition, CommittedOffset]
 """The offsets that a group has committed."""
@@ -157,7 +153,8 @@ class GroupPositions:
         for group, each in decided.items():
             done = dict(each.known)
             if each.commits and group in described and described[group].state in (EMPTY, DEAD):
-                ends = self._source_ends(each.commits)
+                # Those whose end is not known have their turn later.
+                ends = log_ends(self._source.cluster, "source", each.commits, READ_COMMITTED)
                 offsets = within({tp: each.commits[tp] for tp in ends}, ends, there[group])
                 if not offsets or self._commit(self._source, "source", group, offsets):
                     done |= {tp: reached[group][tp].offset for tp in ends}
@@ -193,12 +190,6 @@ class GroupPositions:
             if unmarked:
                 marks.store(group, unmarked)
         return found
-
-    def _source_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where partitions of the source end; those whose leaders do not answer have their turn later."""
-        asked, deadline = dict.fromkeys(partitions, LATEST), time.monotonic() + PATIENCE_S
-        answers = answers_until(self._source.cluster, asked, READ_COMMITTED, deadline)
-        return {tp: end.offset for tp, end in answers.items() if not isinstance(end, Exception)}
 
     # Both
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.looks import Looks, NotLeftOutError
+from kafkalog.mirror.rechecks import MirrorableAgainError, RecheckTimer
 from kafkalog.mirror.topics.follower import Refusal, TopicFollower
 
 logger = logging.getLogger(__name__)
@@ -23,7 +23,8 @@ class RefusedTopics:
     def __init__(self, follower: TopicFollower, refused: Mapping[str, Refusal] | None = None) -> None:
         self._follower = follower
         self._refused = refused or {}
-        self._looks = Looks()
+        self._timer = RecheckTimer()
+        self._has_told = False
 
     def lacks(self, tp: TopicPartition) -> bool:
         """Tell whether the target has no such partition."""
@@ -33,16 +34,17 @@ class RefusedTopics:
         """Let the topics be made, and name them in the log, if it is time; at the first time, they were just refused.
 
         Raises:
-            NotLeftOutError: The target has made some of what it lacked.
+            MirrorableAgainError: The target has made some of what it lacked.
             KafkaError, ClientError: A cluster cannot be asked.
         """
-        if not self._refused or not self._looks.is_due(now):
+        if not self._refused or not self._timer.is_due(now):
             return
-        if not self._looks.is_first:
+        if self._has_told:
             still = self._follower.make(self._refused)
             for topic, before in self._refused.items():
                 if topic not in still or still[topic].partitions > before.partitions:
-                    raise NotLeftOutError(f"the target makes topic {topic} now")
+                    raise MirrorableAgainError(f"the target makes topic {topic} now")
+        self._has_told = True
         for topic, refusal in sorted(self._refused.items()):
             what = f"what topic {topic} has from partition {refusal.partitions} on" if refusal.partitions else topic
             logger.warning("%s is left out, because the target refuses to make it: %s", what, refusal.error)

@@ -96,6 +96,7 @@ def test_a_mirror_that_begins_at_the_damage_goes_on_behind_it_once_it_is_deleted
             admin.delete_records({tp: 2})
         found = read_all(clusters.target, f"{alias}.{tp.topic}", 2)
         assert [record.value for record in found[0]] == [b"v2", b"v3"]
+        assert not mirror.progress.partitions()[tp].held
         assert mirror.stop() is None
 
 
@@ -111,6 +112,8 @@ def test_pauses_grow_at_one_batch_only() -> None:
     assert (held.due(499.0), held.due(500.0)) == ([], [tp])
     held.hold(tp, 9, error, 500.0)
     assert held.due(510.0) == [tp]
-    held.release(tp)
+    assert not held.release(tp, 9), "what was fetched before the damage"
+    assert held.release(tp, 10)
+    assert not held.release(tp, 11)
     held.hold(tp, 9, error, 600.0)
     assert held.due(610.0) == [tp]

@@ -10,7 +10,7 @@ import pytest
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.metadata import Leader
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror import looks
+from kafkalog.mirror import rechecks
 from kafkalog.mirror.copying.positions import leaderless
 from kafkalog.protocol.errors import LeaderNotAvailableError
 from tests.kafkalog.mirror.conftest import IDENTITY, Clusters, StartMirror, read_all
@@ -34,7 +34,7 @@ def without_leader(monkeypatch: pytest.MonkeyPatch) -> set[TopicPartition]:
 
     monkeypatch.setattr(Cluster, "leaders_now", leaders_now)
     monkeypatch.setattr(leaderless, "PATIENCE_S", 0.5)
-    monkeypatch.setattr(looks, "CHECK_S", 0.2)
+    monkeypatch.setattr(rechecks, "CHECK_S", 0.2)
     return without
 
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import is_retriable
-from kafkalog.client.offsets import answers_until, ask_leaders
+from kafkalog.client.offsets import ask_leaders, list_offsets_each
 from kafkalog.client.types import READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition
-from kafkalog.mirror.looks import Looks, NotLeftOutError
+from kafkalog.mirror.rechecks import MirrorableAgainError, RecheckTimer
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class LeaderlessPartitions:
 
     def __init__(self) -> None:
         self._left_out: dict[TopicPartition, _Question] = {}
-        self._looks = Looks()
+        self._timer = RecheckTimer()
 
     @property
     def partitions(self) -> Collection[TopicPartition]:
@@ -63,7 +63,9 @@ class LeaderlessPartitions:
             KafkaError, ClientError: A partition has an error that does not pass.
         """
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
-        for tp, answer in answers_until(cluster, timestamps, isolation_level, time.monotonic() + PATIENCE_S).items():
+        for tp, answer in list_offsets_each(
+            cluster, timestamps, isolation_level, time.monotonic() + PATIENCE_S
+        ).items():
             if isinstance(answer, Exception):
                 self._left_out[tp if of is None else of[tp]] = _Question(cluster, tp, timestamps[tp], answer)
             else:
@@ -74,9 +76,9 @@ class LeaderlessPartitions:
         """Ask the leaders of the partitions, and name these in the log, if it is time.
 
         Raises:
-            NotLeftOutError: The leader of one answers.
+            MirrorableAgainError: The leader of one answers.
         """
-        if not self._left_out or not self._looks.is_due(now):
+        if not self._left_out or not self._timer.is_due(now):
             return
         by_cluster: dict[Cluster, dict[TopicPartition, int]] = defaultdict(dict)
         for each in self._left_out.values():
@@ -86,6 +88,6 @@ class LeaderlessPartitions:
             answers = ask_leaders(cluster, timestamps, READ_UNCOMMITTED, time.monotonic() + _ANSWER_S)
             for tp, answer in answers.items():
                 if not (isinstance(answer, Exception) and is_retriable(answer)):
-                    raise NotLeftOutError(f"the leader of {tp} answers again")
+                    raise MirrorableAgainError(f"the leader of {tp} answers again")
         for tp, question in sorted(self._left_out.items()):
             logger.warning("%s is left out for now: %s", tp, question.error)

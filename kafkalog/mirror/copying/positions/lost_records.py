@@ -9,17 +9,14 @@ end of the log.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.offsets import EARLIEST, LATEST, answers_until, list_offsets
-from kafkalog.client.types import READ_UNCOMMITTED, OffsetAndMetadata, TopicPartition
+from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
+from kafkalog.client.types import OffsetAndMetadata, TopicPartition
+from kafkalog.mirror.log_ends import log_ends
 
 logger = logging.getLogger(__name__)
-
-PATIENCE_S = 10.0
-"""The time to wait for the ends of partitions. One that moves meanwhile must not hold the others up for long."""
 
 
 def ends_before(source: Admin, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -29,17 +26,9 @@ def ends_before(source: Admin, positions: Mapping[TopicPartition, int]) -> dict[
     """
     topics = source.cluster.metadata({tp.topic for tp in positions}).topics if positions else {}
     led = [tp for tp in positions if (at := topics[tp.topic].partitions.get(tp.partition)) and at.leader >= 0]
-    found: dict[TopicPartition, int] = {}
-    deadline = time.monotonic() + PATIENCE_S
-    for tp, end in answers_until(source.cluster, dict.fromkeys(led, LATEST), READ_UNCOMMITTED, deadline).items():
-        if isinstance(end, Exception):
-            logger.warning(
-                "the end of %s in the source is not known; the first fetch tells whether it has lost records: %s",
-                tp,
-                end,
-            )
-        elif end.offset < positions[tp]:
-            found[tp] = end.offset
+    # The first fetch tells whether the others have lost records.
+    ends = log_ends(source.cluster, "source", led)
+    found = {tp: end for tp, end in ends.items() if end < positions[tp]}
     for tp, last in sorted(found.items()):
         say_lost(tp, positions[tp], last)
     return found

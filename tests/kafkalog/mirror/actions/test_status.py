@@ -15,7 +15,7 @@ from kafkalog.client.admin.groups.group_admin import GroupAdmin
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.offsets import Answers
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror import status
+from kafkalog.mirror import log_ends, status
 from kafkalog.mirror.internal_topics.stored import read_marks
 from kafkalog.mirror.metrics import MetricsEndpoint
 from kafkalog.protocol.errors import GroupAuthorizationFailedError, LeaderNotAvailableError
@@ -94,7 +94,7 @@ def test_what_is_not_known_of_one_partition_or_group_does_not_hide_the_others(
         return fetch_offsets(admin, names, **more)
 
     monkeypatch.setattr(client_offsets, "ask_leaders", leaderless)
-    monkeypatch.setattr(status, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(log_ends, "PATIENCE_S", 0.1)
     monkeypatch.setattr(GroupAdmin, "offsets", refusing)
     with Admin(clusters.client("source")) as source, Admin(clusters.client("target")) as target:
         ends = {

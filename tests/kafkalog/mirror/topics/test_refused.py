@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from kafkalog.client.admin import Admin, NewTopic
-from kafkalog.mirror import looks
+from kafkalog.mirror import rechecks
 from kafkalog.protocol.errors import InvalidConfigError, KafkaError, PolicyViolationError, ReassignmentInProgressError
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, read_all
 from tests.kafkalog.mirror.keeping.test_keeping import KEEP
@@ -49,7 +49,7 @@ def test_a_topic_is_mirrored_when_the_target_makes_it(
         _create_topics(admin, wanted, validate_only=validate_only)
 
     monkeypatch.setattr(Admin, "create_topics", create_topics)
-    monkeypatch.setattr(looks, "CHECK_S", 0.2)
+    monkeypatch.setattr(rechecks, "CHECK_S", 0.2)
     for topic in (bad, good):
         make(clusters.source, topic)
         write(clusters.source, topic, range(5))
@@ -74,7 +74,7 @@ def test_only_partitions_that_the_target_does_not_add_wait(
         _create_partitions(admin, counts)
 
     monkeypatch.setattr(Admin, "create_partitions", create_partitions)
-    monkeypatch.setattr(looks, "CHECK_S", 0.2)
+    monkeypatch.setattr(rechecks, "CHECK_S", 0.2)
     make(clusters.source, topic, 2)
     make(clusters.target, remote, 1)
     for number in (0, 1):
