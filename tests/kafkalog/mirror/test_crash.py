@@ -9,7 +9,7 @@ import pytest
 from kafkalog.client.types import READ_COMMITTED
 from tests.kafkalog.mirror.conftest import Clusters, all_contents, read_all
 from tests.kafkalog.mirror.process import MirrorProcess
-from tests.kafkalog.mirror.writing import PARTITIONS, Writer, make
+from tests.kafkalog.mirror.writing import PARTITIONS, Writer, make, write
 
 KILLS = 4
 
@@ -32,7 +32,9 @@ def test_a_mirror_that_is_killed_mirrors_each_committed_record_once(
             finally:
                 mirror.kill()
     finally:
-        count = writer.stop()
+        count = writer.stop() + 1
+    # Once the target has this one, the mirror has begun, and ends with exit code 0.
+    write(clusters.source, topic, range(1))
     mirror.start()
     try:
         there = read_all(clusters.source, topic, count)
