@@ -13,7 +13,9 @@ from kafkalog.client.admin.replicas import ReplicaAdmin
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying import damaged
-from tests.kafkalog.mirror.conftest import IDENTITY, Clusters, StartMirror, read_all
+from kafkalog.mirror.copying.progress import Progress
+from kafkalog.mirror.copying.worker import Worker
+from tests.kafkalog.mirror.conftest import IDENTITY, Clusters, StartMirror, read_all, settings_of
 from tests.kafkalog.mirror.keeping.test_keeping import KEEP
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.waiting import wait_until
@@ -117,3 +119,12 @@ def test_pauses_grow_at_one_batch_only() -> None:
     assert not held.release(tp, 11)
     held.hold(tp, 9, error, 600.0)
     assert held.due(610.0) == [tp]
+
+
+def test_partitions_that_are_given_up_are_not_read_again(clusters: Clusters, alias: str) -> None:
+    tp = TopicPartition("words", 0)
+    with Worker(settings_of(clusters, alias, "words"), Progress()) as worker:
+        worker._left_out.damaged.hold(tp, 5, ValueError("torn"), 0.0)
+        worker.on_partitions_lost([tp])
+        worker._left_out.check(1000.0)
+        assert not worker._left_out.damaged.waiting
