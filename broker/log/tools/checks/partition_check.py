@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -129,22 +129,27 @@ def _metadata(partition: PartitionDir) -> Iterator[Finding]:
 def growing_epochs(segments: Sequence[SegmentReport]) -> list[tuple[int, int]]:
     """Return (leader epoch, base offset of its first batch) for each change of the epoch, as far as epochs grow.
 
-    No checksum covers the epoch of a batch. So the fewest batches that contradict the others are left out.
+    No checksum covers the epoch of a batch. So the fewest batches that contradict the others are left out; where there
+    are as many on both sides, the higher epoch counts.
     """
-    rows = [entry for segment in segments for entry in segment.epochs if entry[0] >= 0]
-    # The longest sequence of rows whose epochs do not fall; `ends` has the smallest epoch that ends one of each length.
+    runs = [run for segment in segments for run in segment.epochs if run.epoch >= 0]
+    # Find the sequence of most batches whose epochs do not fall. `ends` has the runs that end such sequences, `epochs`
+    # their epochs and `weights` the batches of the sequences; neither falls. A sequence is forgotten when another one
+    # has more batches and ends with a lower epoch.
     ends: list[int] = []
-    last: list[int] = []
+    epochs: list[int] = []
+    weights: list[int] = []
     before: list[int] = []
-    for at, (epoch, _) in enumerate(rows):
-        length = bisect_right(ends, epoch)
-        before.append(last[length - 1] if length else -1)
-        ends[length:] = [epoch, *ends[length + 1 :]]
-        last[length:] = [at, *last[length + 1 :]]
+    for at, run in enumerate(runs):
+        place = bisect_right(epochs, run.epoch)
+        before.append(ends[place - 1] if place else -1)
+        weight = run.batches + (weights[place - 1] if place else 0)
+        end = bisect_left(weights, weight, place)
+        ends[place:end], epochs[place:end], weights[place:end] = [at], [run.epoch], [weight]
     kept = []
-    at = last[-1] if last else -1
+    at = ends[-1] if ends else -1
     while at >= 0:
-        kept.append(rows[at])
+        kept.append((runs[at].epoch, runs[at].first_offset))
         at = before[at]
     return kept[::-1]
 
@@ -152,7 +157,7 @@ def growing_epochs(segments: Sequence[SegmentReport]) -> list[tuple[int, int]]:
 def _fallen_epochs(report: PartitionReport) -> Iterator[Finding]:
     growing = set(growing_epochs(report.segments))
     for segment in report.segments:
-        for epoch, first in segment.epochs:
+        for epoch, first, _ in segment.epochs:
             if epoch >= 0 and (epoch, first) not in growing:
                 path = report.partition.file(segment.base, names.LOG)
                 text = f"the batch has leader epoch {epoch}, which does not fit those of the batches around it"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,6 +58,15 @@ class LastBatch(NamedTuple):
     expected: int
 
 
+class EpochRun(NamedTuple):
+    """Describe consecutive batches of one leader epoch."""
+
+    epoch: int
+    first_offset: int
+    """Base offset of the first of the batches."""
+    batches: int
+
+
 class Transactional(NamedTuple):
     """Describe a batch of a transaction, or the marker that ends one."""
 
@@ -86,8 +96,8 @@ class SegmentReport:
     missing_offsets: int = 0
     thinned: bool = False
     """True if batches have fewer records than offsets, as compaction leaves them."""
-    epochs: list[tuple[int, int]] = field(default_factory=list)
-    """(leader epoch, base offset of its first batch), for each change of the epoch."""
+    epochs: list[EpochRun] = field(default_factory=list)
+    """The valid batches by their leader epochs, in the order of the file."""
     producers: dict[int, int] = field(default_factory=dict)
     """Last offset of the last batch of each producer."""
     transactions: list[Transactional] = field(default_factory=list)
@@ -333,13 +343,13 @@ def _take(report: SegmentReport, view: memoryview, position: int, table: Any) ->
 def _take_epochs(report: SegmentReport, data: Any, rows: Any) -> None:
     at = rows[:, t.POSITION][:, None] + np.arange(LOG_OVERHEAD, LOG_OVERHEAD + 4)
     epochs = np.ascontiguousarray(data[at]).view(">i4")[:, 0].astype(np.int64)
-    known = report.epochs[-1][0] if report.epochs else None
     changes = np.flatnonzero(np.diff(epochs)) + 1
-    for row in [0, *changes.tolist()]:
-        epoch = int(epochs[row])
-        if epoch != known:
-            report.epochs.append((epoch, int(rows[row, t.BASE_OFFSET])))
-            known = epoch
+    for start, end in pairwise([0, *changes.tolist(), len(epochs)]):
+        run = EpochRun(int(epochs[start]), int(rows[start, t.BASE_OFFSET]), end - start)
+        if report.epochs and report.epochs[-1].epoch == run.epoch:
+            before = report.epochs.pop()
+            run = before._replace(batches=before.batches + run.batches)
+        report.epochs.append(run)
 
 
 def _take_producers(report: SegmentReport, view: memoryview, rows: Any) -> None:

@@ -236,6 +236,21 @@ def test_a_batch_with_a_wrong_leader_epoch_makes_no_epoch(log: Path) -> None:
     assert errors(log) == [(path.name, Remedy.RESTORE)]
 
 
+@pytest.mark.parametrize(("segment", "mask"), [(2, 3), (1, 1)], ids=["in the last batch", "before the epoch changes"])
+def test_one_batch_with_a_lower_leader_epoch_takes_none_from_the_log(log: Path, segment: int, mask: int) -> None:
+    epochs = log / names.LEADER_EPOCH_CHECKPOINT
+    sound = epochs.read_text()
+    path = logs(log)[segment]
+    position, _, offset = positions(path)[-1]
+    flip(path, position + LOG_OVERHEAD + 3, mask)
+    (finding,) = check(log).all_findings
+    assert (finding.file, finding.offset, finding.remedy) == (str(path), offset, Remedy.RESTORE)
+    epochs.write_text("0\n1\n5 0\n")
+    (partition,) = check(log).partitions.values()
+    repair.Repairer("20200101T000000Z", lambda text: None).carry_out(plan_repair(partition))
+    assert epochs.read_text() == sound
+
+
 def test_checkpoints_that_say_what_cannot_be(log: Path) -> None:
     top = log.parent
     end = check(log).partitions[str(log)].next_offset
