@@ -49,7 +49,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 @reporting
 def run_repair(arguments: argparse.Namespace) -> int:
-    """Check, repair, check again; 1 where something is left."""
+    """Check and repair, at most twice; 1 where something is left."""
     from broker.log.tools import repair, verify
     from broker.log.tools.repair_plan import Choice, plan_repair
 
@@ -62,24 +62,23 @@ def run_repair(arguments: argparse.Namespace) -> int:
     stamp = repair.time_stamp()
     with repair.locked(tops):
         report = _check(arguments, found)
-        plans = [plan_repair(partition, choice) for partition in report.partitions.values()]
-        _carry_out(arguments, tops, plans, stamp)
-        if arguments.dry_run:
-            left = [finding for plan in plans for finding in plan.left]
-            for finding in left:
-                show_finding(arguments, finding)
-            return int(bool(left))
-        after = verify.verify(find(arguments.path), live=False)
-        # What lies beside a damaged log, such as snapshots, could not be judged before.
-        more = [plan_repair(partition, choice) for partition in after.partitions.values()]
-        if any(plan.actions for plan in more):
-            _carry_out(arguments, tops, more, f"{stamp}-2")
-            after = verify.verify(find(arguments.path), live=False)
-        for finding in after.all_findings:
+        # What lies beside a damaged log, such as snapshots, cannot be judged before the log is repaired.
+        for is_first in (True, False):
+            plans = [plan_repair(partition, choice) for partition in report.partitions.values()]
+            if not is_first and not any(plan.actions for plan in plans):
+                break
+            _carry_out(arguments, tops, plans, stamp if is_first else f"{stamp}-2")
+            if arguments.dry_run:
+                left = [finding for plan in plans for finding in plan.left]
+                for finding in left:
+                    show_finding(arguments, finding)
+                return int(bool(left))
+            report = verify.verify(find(arguments.path), live=False)
+        for finding in report.all_findings:
             show_finding(arguments, finding)
     if not arguments.json:
-        print("something is left that is wrong" if after.wrong else "nothing is wrong now")
-    return int(after.wrong)
+        print("something is left that is wrong" if report.wrong else "nothing is wrong now")
+    return int(report.wrong)
 
 
 def _check(arguments: argparse.Namespace, found: Targets) -> Report:
