@@ -227,13 +227,16 @@ class _Reader:
         if not wrong:
             return table
         rows = table.tolist()
-        for row, error in wrong:
-            at, first = position + rows[row][t.POSITION], rows[row][t.BASE_OFFSET]
-            if first >= self._limit:
-                first = self._expected(table, row)
-            self._report.damages.append(Damage(at, at + rows[row][t.SIZE], first, str(error)))
         keep = np.ones(len(table), bool)
         keep[[row for row, _ in wrong]] = False
+        expected = self._report.next_offset
+        for row, error in wrong:
+            if row and keep[row - 1]:
+                expected = rows[row - 1][t.BASE_OFFSET] + rows[row - 1][t.LAST_OFFSET_DELTA] + 1
+            at, first = position + rows[row][t.POSITION], rows[row][t.BASE_OFFSET]
+            if first >= self._limit:
+                first = expected
+            self._report.damages.append(Damage(at, at + rows[row][t.SIZE], first, str(error)))
         return table[keep]
 
     def _misplaced(self, table: Any, wrong: list[tuple[int, RecordsError]]) -> list[tuple[int, RecordsError]]:
@@ -249,13 +252,6 @@ class _Reader:
             text = f"base offset {int(first[row])} cannot be: the segment ends before offset {self._limit}"
             found.setdefault(row, CorruptRecordError(text))
         return sorted(found.items())
-
-    def _expected(self, table: Any, row: int) -> int:
-        """Return the offset after the batch before `row`."""
-        before = table[row - 1] if row else None
-        return (
-            self._report.next_offset if before is None else int(before[t.BASE_OFFSET] + before[t.LAST_OFFSET_DELTA]) + 1
-        )
 
     def _base_offset_was_wrong(self, position: int, end: int) -> bool:
         """Return whether the batch before `position` has a base offset that is too large.

@@ -108,6 +108,16 @@ def test_a_last_batch_cannot_lie_past_the_end_of_its_segment(log: Path, segment:
         assert values(log)[-1][1] == SEGMENTS * (BATCHES * 5 + 6) - 1
 
 
+def test_two_batches_past_the_end_of_their_segment_had_offsets_of_it(log: Path) -> None:
+    path = logs(log)[0]
+    (position, _, offset), (last, _, _) = positions(path)[-2:]
+    flip(path, position + 5, 0x40)
+    flip(path, last + 5, 0x60)
+    (partition,) = check(log).partitions.values()
+    damages = partition.segments[0].damages
+    assert [(damage.position, damage.offset) for damage in damages] == [(position, offset), (last, offset)]
+
+
 @pytest.mark.parametrize("field", [8, 16], ids=["length", "magic"])
 def test_what_follows_a_header_that_cannot_be_is_found_by_the_index(log: Path, field: int) -> None:
     path = logs(log)[0]
