@@ -15,7 +15,6 @@ import datetime
 import re
 
 MICROS_S = 1_000_000
-_INT64 = 1 << 63
 _BLANKS = "".join(map(chr, range(0x21))) + "\x7f"
 """White space and control characters, which Spark removes at both ends."""
 _DATE = re.compile(r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.DOTALL)
@@ -35,12 +34,12 @@ def days(text: str) -> int:
     """Return the days from 1970 to a date.
 
     Raises:
-        ValueError: The text is no date.
+        ValueError: The text is no date, or the days do not fit in 32 bits.
     """
     for form in _forms(text):
         match = _DATE.fullmatch(form.strip(_BLANKS))
         if match is not None:
-            return _days_of(*match.groups())
+            return _fitting(_days_of(*match.groups()), 32)
     raise ValueError("no date")
 
 
@@ -54,7 +53,7 @@ def micros(text: str) -> int:
     for form in _forms(text):
         try:
             local, offset_s = _local(form)
-            return _fitting(local - (offset_s or 0) * MICROS_S)
+            return _fitting(local - (offset_s or 0) * MICROS_S, 64)
         except ValueError as error:
             failed = error
     raise failed
@@ -69,7 +68,7 @@ def local_micros(text: str) -> int:
     local, offset_s = _local(text)
     if offset_s is not None:
         raise ValueError("a zone")
-    return _fitting(local)
+    return _fitting(local, 64)
 
 
 def _forms(text: str) -> list[str]:
@@ -111,7 +110,7 @@ def _offset(zone: str) -> int:
     return -found if sign == "-" else found
 
 
-def _fitting(found: int) -> int:
-    if not -_INT64 <= found < _INT64:
-        raise ValueError("it does not fit")
+def _fitting(found: int, bits: int) -> int:
+    if not -(1 << bits - 1) <= found < 1 << bits - 1:
+        raise ValueError(f"it does not fit in {bits} bits")
     return found

@@ -94,6 +94,8 @@ ONE = [
     ("DATE", '"2020"', datetime.date(2020, 1, 1)),
     ("DATE", '"20200102"', "corrupt"),
     ("DATE", "5", "corrupt"),
+    ("DATE", '"6000000-01-01"', "corrupt"),
+    ("DATE", '"-9999999-01-01"', "corrupt"),
     ("TIMESTAMP", '"2024-01-02T03:04:05.678901+02:00"', datetime.datetime(2024, 1, 2, 1, 4, 5, 678901, datetime.UTC)),
     ("TIMESTAMP", '"2024-01-02 03:04:05"', datetime.datetime(2024, 1, 2, 3, 4, 5, 0, datetime.UTC)),
     ("TIMESTAMP", "1700000000", datetime.datetime(2023, 11, 14, 22, 13, 20, 0, datetime.UTC)),
