@@ -70,6 +70,13 @@ _NOT_SPARKS = (
 )
 """Timestamps that pyarrow reads and Spark does not: a zone after hours or minutes, compact times, offsets of more than
 18 hours or with more than 59 minutes. Escapes in a document may hide them."""
+_UNSAFE_DECIMALS = (
+    r'[":,\[\s][-+]?[0-9.]*(?:[eE]-0*(?:[6-9][0-9]|[0-9]{3,})|[0-9]{18,}[eE]-[0-9]+)["\s,\]}]'
+    r'|"[-+.0-9eE]*\\u00(?:2[bBdDeE]|3[0-9]|[46]5)'
+)
+"""Numbers with so many digits after the point, once the exponent is applied, that pyarrow looks up a power of ten
+beyond the end of its table (76). It ends the process then, or divides by what lies there. Whole numbers only, because
+hexadecimal ids have such parts. Escapes in a string may hide them."""
 _NON_NUMBERS = {
     "NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf,
     "+INF": math.inf, "-INF": -math.inf,
@@ -140,6 +147,8 @@ class JsonDecoder:
         if first_not_enclosed(values) < len(values) or _has_too_deep(values):
             return None
         if self._has_times and pc.any(pc.match_substring_regex(values, _NOT_SPARKS)).as_py():
+            return None
+        if self._has_decimals and pc.any(pc.match_substring_regex(values, _UNSAFE_DECIMALS)).as_py():
             return None
         lines = pc.binary_join_element_wise(_HEAD, values, _TAIL, _EMPTY)
         begin, end = (int(each) for each in _offsets(lines)[[0, -1]])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -36,6 +38,7 @@ def decode(ddl: str | StructType, values: Sequence[bytes | None]) -> list[Any]:
     return ["corrupt" if is_bad else row for row, is_bad in zip(rows, bad.to_pylist(), strict=True)]
 
 
+LCM = math.lcm(*range(1, 50))
 ONE = [
     # type, as it is written, the value or "corrupt"
     ("BIGINT", "9223372036854775807", 2**63 - 1),
@@ -85,6 +88,14 @@ ONE = [
     ("DECIMAL(38,2)", "-4" + "0" * 36, "corrupt"),
     ("DECIMAL(38,38)", "0." + "9" * 38, Decimal("0." + "9" * 38)),
     ("DECIMAL(38,38)", "1", "corrupt"),
+    # pyarrow's reader divides these by what lies behind its powers of ten.
+    ("DECIMAL(38,0)", f"{LCM}e-111", Decimal(0)),
+    ("DECIMAL(38,0)", f"{LCM}.{'0' * 12}e-99", Decimal(0)),
+    ("DECIMAL(38,0)", f"{LCM}.{'0' * 53}e-58", Decimal(0)),
+    ("DECIMAL(38,0)", f'"{LCM}e-111"', Decimal(0)),
+    ("DECIMAL(38,0)", rf'"{LCM}\u0065\u002d11\u0031"', Decimal(0)),
+    ("DECIMAL(38,18)", "1.5e-10", Decimal("1.5e-10")),
+    ("DECIMAL(5,2)", "1e999999999", "corrupt"),
     ("DATE", '"2024-02-29"', datetime.date(2024, 2, 29)),
     ("DATE", '"2024-2-9"', datetime.date(2024, 2, 9)),
     ("DATE", '"2023-02-29"', "corrupt"),
@@ -176,6 +187,19 @@ def test_years_that_python_lacks(kind: str, text: str, expected: int, others: in
     assert bad.to_pylist() == [False, *[True] * others]
     number = pa.int32() if kind == "DATE" else pa.int64()
     assert found.field("a").cast(number)[0].as_py() == expected
+
+
+@pytest.mark.parametrize("text", ["1e-999999999", '"1e-999999999"', r'"1e-\u00399999999"', "1e-2147483648"])
+def test_an_exponent_that_ends_the_process_of_pyarrows_reader(text: str, processes: None) -> None:
+    code = f"""
+import pyarrow as pa
+from spark_kafkalog.values.ddl import parse_ddl
+from spark_kafkalog.values.from_json import JsonDecoder
+values = [b'{{"a":7}}', {f'{{"a":{text}}}'.encode()!r}]
+print(JsonDecoder(parse_ddl("a DECIMAL(5,2)")).decode(pa.array(values))[0].field("a").cast(pa.string()).to_pylist())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "['7.00', '0.00']\n"), done.stderr
 
 
 MALFORMED = [
