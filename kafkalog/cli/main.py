@@ -64,9 +64,13 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
-def _escape_what_the_locale_lacks() -> None:
-    """Have standard output write characters that its encoding does not have as escapes; Python would raise an error."""
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+def _escape_what_the_encoding_lacks() -> None:
+    """Have standard output write what its encoding does not have as escapes; Python would raise an error.
+
+    Where the locale is C or POSIX, Python's handler is `surrogateescape`. It raises as well, except for the bytes of
+    names that are not UTF-8.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
@@ -87,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_last(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code, with which the process is to end: signals may stay ignored."""
     _open_closed_streams()
-    _escape_what_the_locale_lacks()
+    _escape_what_the_encoding_lacks()
     words = list(sys.argv[1:] if argv is None else argv)
     wanted = next((word for word in words if not word.startswith("-")), None)
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from kafkalog.cli.shared.client_options import (
     examples_of,
     integer,
     natural,
+    print_json,
     reporting,
 )
 
@@ -268,7 +268,7 @@ def _show(arguments: argparse.Namespace, heads: Sequence[str], rows: Iterable[Se
     """Print rows as a table, or each as an object whose keys are the headings with a lower-case first letter."""
     if arguments.json:
         for row in rows:
-            print(json.dumps({_key(head): value for head, value in zip(heads, row, strict=True)}))
+            print_json({_key(head): value for head, value in zip(heads, row, strict=True)})
         return
     texts = [list(heads), *([_text(value) for value in row] for row in rows)]
     for line in aligned(texts, [0] * len(heads), "\t"):

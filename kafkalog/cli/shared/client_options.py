@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import functools
 import json
 import sys
@@ -213,8 +214,9 @@ def complain(message: object) -> None:
 
 
 def print_json(row: Mapping[str, Any]) -> None:
-    """Print one line of JSON."""
-    print(json.dumps(row, separators=(",", ":"), ensure_ascii=False))
+    """Print one line of JSON, with escapes of JSON for what the encoding of standard output may not have."""
+    has_all = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
+    print(json.dumps(row, separators=(",", ":"), ensure_ascii=not has_all))
 
 
 def reporting(run: Run) -> Run:
