@@ -96,7 +96,7 @@ class ClientConfig:
         "security.protocol", "PLAINTEXT", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
     )
     sasl_mechanism: str = _option("sasl.mechanism", "PLAIN", one_of(*MECHANISMS), "sasl.mechanisms")
-    """The mechanism. Where none is named, a login by Kerberos tells GSSAPI, and any other PLAIN."""
+    """Default: GSSAPI if the login is Kerberos, otherwise PLAIN."""
     sasl_username: str | None = _option("sasl.username", None, str)
     sasl_password: str | None = _option("sasl.password", None, str, is_secret=True)
     sasl_jaas_config: str | None = _option("sasl.jaas.config", None, str, is_secret=True)
