@@ -107,7 +107,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         "--max-batch-bytes",
         type=_size,
         metavar="BYTES",
-        help="what one record batch may expand to (512m); k, m, g",
+        help="what one record batch may expand to (512m), 2g at most; k, m, g",
     )
     how.add_argument("--command-config", metavar="FILE", help="a file of client properties")
     how.add_argument(

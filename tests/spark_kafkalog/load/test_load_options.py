@@ -22,6 +22,7 @@ from tests.spark_kafkalog.topics import T0_MS
         ({"topics": (), "topic_pattern": ""}, "--topic-pattern is empty"),
         ({"format": "orc"}, "--format orc"),
         ({"stale_after_s": 1.0}, "--stale-after"),
+        ({"max_batch_bytes": (2 << 30) + 1}, "--max-batch-bytes must be at most 2g"),
         ({"until": AtOffsets(parse_offsets("--until", '{"b":{"0":1}}'))}, "--until names the topics b"),
         ({"until": AtOffsets(parse_offsets("--until", '{"a":{"0":-2}}'))}, "cannot be used there"),
     ],

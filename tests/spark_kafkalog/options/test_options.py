@@ -173,6 +173,8 @@ def test_counts_are_positive(name: str, value: str) -> None:
         ("minPartitions", str(1 << 31), "minPartitions: 2147483648 does not fit in 32 bits"),
         ("maxBytesPerTrigger", "much", "maxBytesPerTrigger: expected a size such as 1048576, 512k"),
         ("maxBytesPerTrigger", "1.5g", "expected a size"),
+        ("maxBatchBytes", "2049m", "maxBatchBytes must be at most 2g, got '2049m'"),
+        ("maxBatchBytes", "0", "maxBatchBytes must be positive"),
         ("maxBytesPerPartition", "0", "maxBytesPerPartition must be positive"),
         ("commitGroup", " ", "commitGroup: the name of a consumer group is expected"),
         ("filterPushdown", "yes", "filterPushdown: expected true or false"),
@@ -195,6 +197,10 @@ def test_durations(text: str, seconds: float) -> None:
 )
 def test_sizes(text: str, size: int) -> None:
     assert parse(maxBytesPerTrigger=text).max_bytes_per_trigger == size
+
+
+def test_a_record_batch_may_expand_to_two_gigabytes() -> None:
+    assert parse(maxBatchBytes="2g").max_batch_bytes == 2 << 30
 
 
 def test_minimum_above_maximum() -> None:
