@@ -8,18 +8,14 @@ within.
 from __future__ import annotations
 
 from itertools import islice
-from struct import Struct
 
-from kafkalog.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader
+from kafkalog.records.any_format import read_any_header
+from kafkalog.records.batch import MAGIC, BatchHeader
 from kafkalog.records.errors import RecordsError
-from kafkalog.records.legacy.message_set import MIN_SIZES, UNKNOWN_COUNT, iter_entries, wrapped_set
+from kafkalog.records.legacy.message_set import UNKNOWN_COUNT, entries_within, iter_entries
 
 MOST_UNPACKED = 16 << 20
 """The most bytes that a wrapper may expand to: a larger one tells nothing."""
-_V2 = Struct(">qi11xi")
-"""Base offset, length and last offset delta of a record batch."""
-_ENTRY = Struct(">qi")
-"""Offset and size of a message."""
 
 
 def batch_density(records: memoryview | None, offset: int) -> float | None:
@@ -27,17 +23,17 @@ def batch_density(records: memoryview | None, offset: int) -> float | None:
 
     Returns 0 if the first batch begins behind the offset: compaction has left nothing there.
     """
-    if records is None or len(records) < _V2.size or records[MAGIC_AT] > MAGIC:
+    if records is None:
         return None
-    if records[MAGIC_AT] < MAGIC:
-        try:
+    try:
+        first = read_any_header(records)
+        if first.magic < MAGIC:
             return _old_density(records, offset)
-        except RecordsError:
-            return None
-    base_offset, length, last_delta = _V2.unpack_from(records)
-    if base_offset > offset:
+    except RecordsError:
+        return None
+    if first.base_offset > offset:
         return 0.0
-    return (LOG_OVERHEAD + length) / (last_delta + 1) if length > 0 and last_delta >= 0 else None
+    return first.size / (first.last_offset_delta + 1) if first.last_offset_delta >= 0 else None
 
 
 def _old_density(records: memoryview, offset: int) -> float | None:
@@ -64,10 +60,5 @@ def _offsets_within(records: memoryview, at: int, wrapper: BatchHeader) -> int:
     Raises:
         RecordsError: The wrapper is damaged, or expands too far.
     """
-    unpacked = wrapped_set(records, at, wrapper, max_size=MOST_UNPACKED)
-    position, offsets = 0, list[int]()
-    while position + _ENTRY.size <= len(unpacked):
-        offset, size = _ENTRY.unpack_from(unpacked, position)
-        offsets = [*offsets[:1], offset]
-        position += LOG_OVERHEAD + max(size, MIN_SIZES[0])
-    return max(offsets[-1] - offsets[0] + 1, 1) if offsets else 1
+    _, entries = entries_within(records, at, wrapper, max_size=MOST_UNPACKED)
+    return max(entries[-1][1].base_offset - entries[0][1].base_offset + 1, 1) if entries else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import spark_kafkalog.driver.batch_density as module
-from kafkalog.records.batch import Record, encode_batch
+from kafkalog.records.batch import HEADER_SIZE, Record, encode_batch
 from kafkalog.records.compression import Codec
 from kafkalog.records.legacy.message_set import encode_message_set
 from spark_kafkalog.driver.batch_density import batch_density
@@ -25,8 +25,8 @@ def test_a_batch_of_v2() -> None:
     batch = bytes(encode_batch(records(10, 5), base_offset=10))
     assert batch_density(memoryview(batch), 12) == len(batch) / 5
     assert batch_density(memoryview(batch), 9) == 0, "compaction has emptied the offset"
-    assert batch_density(memoryview(batch[:27]), 10) == len(batch) / 5
-    assert batch_density(memoryview(batch[:26]), 10) is None
+    assert batch_density(memoryview(batch[:HEADER_SIZE]), 10) == len(batch) / 5
+    assert batch_density(memoryview(batch[: HEADER_SIZE - 1]), 10) is None
 
 
 @pytest.mark.parametrize("magic", [0, 1])
