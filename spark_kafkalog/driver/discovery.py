@@ -41,9 +41,6 @@ _CONFIRM_EVERY_S = 0.2
 """The pause between requests for metadata that is in doubt."""
 _Asked = tuple[TopicPartition, int, int]
 """A partition, an offset and its leader's epoch."""
-_Change = TopicPartition | tuple[str, str] | tuple[str, int, int]
-"""A contradiction to a known position: a partition that is gone, a topic with its new mark, or a partition with the
-known offset and an end before it."""
 logger = logging.getLogger(__name__)
 
 
@@ -66,8 +63,8 @@ class Discovery:
         """Topics that did not exist when they were last looked for."""
         self._missing: frozenset[TopicPartition] = frozenset()
         self._warned_of_sizes = False
-        self._confirmed: frozenset[_Change] = frozenset()
-        """The changes that `latest` has confirmed."""
+        self._confirmed: frozenset[str] = frozenset()
+        """The contradictions to known positions that `latest` has confirmed, as its warnings name them."""
 
     @property
     def gone(self) -> frozenset[str]:
@@ -104,36 +101,41 @@ class Discovery:
         """
         patience = min(GONE_AFTER_S, self._options.poll_timeout_ms / 1000)
         began = time.monotonic()
-        warned: frozenset[_Change] = frozenset()
+        warned: frozenset[str] = frozenset()
         while True:
             partitions, topics = self.assigned(may_be_gone)
             found = Position(self.lookup(dict.fromkeys(partitions, LATEST)), topics)
-            recreated = {(name, mark) for name, mark in topics.items() if known.topics.get(name, mark) != mark}
-            absent = self._absent(known, found, self._gone.union(name for name, _ in recreated))
+            recreated = known.recreated(found)
+            absent = [f"partition {tp}" for tp in self._absent(known, found, self._gone | recreated)]
+            renewed = [f"topic {name} has the id {topics[name]} now" for name in sorted(recreated)]
             behind = _behind(known, found)
-            changed: frozenset[_Change] = absent | recreated | behind
+            changed = frozenset((*absent, *renewed, *behind))
             doubted = changed - self._confirmed
-            lasts = patience if absent - self._confirmed else min(RECREATED_AFTER_S, patience)
-            if new := doubted - warned:
-                self._warn_of_doubts(new & behind, new - behind)
-                warned |= new
+            lasts = patience if doubted.intersection(absent) else min(RECREATED_AFTER_S, patience)
+            new = doubted - warned
+            self._warn_of_ends([each for each in behind if each in new])
+            if others := [each for each in absent + renewed if each in new]:
+                logger.warning(
+                    "brokers do not name what was read before, so they are asked again: %s", "; ".join(others)
+                )
+            warned |= new
             if not doubted or time.monotonic() - began >= lasts:
                 self._confirmed = changed
                 return found
             self.close()
             time.sleep(_CONFIRM_EVERY_S)
 
-    def _warn_of_doubts(self, behind: frozenset[_Change], others: frozenset[_Change]) -> None:
+    def _warn_of_ends(self, behind: list[str]) -> None:
         if behind:
             committed = self._options.client.isolation_level == READ_COMMITTED
             held = "; an open transaction may hold them back" if committed else ""
-            logger.warning("ends of partitions lie before what is known (partition, known, end): %s%s", behind, held)
-        if others:
-            logger.warning("brokers do not name what was read before, so they are asked again: %s", others)
+            logger.warning(
+                "ends of partitions lie before what is known (known offset, end): %s%s", "; ".join(behind), held
+            )
 
-    def _absent(self, known: Position, found: Position, excused: Container[str]) -> frozenset[TopicPartition]:
+    def _absent(self, known: Position, found: Position, excused: Container[str]) -> list[TopicPartition]:
         """Return the partitions that the query has read and still reads, and that are not found."""
-        return frozenset(
+        return sorted(
             tp
             for tp in known.offsets.keys() - found.offsets.keys()
             if tp.topic not in excused and covers(self._options.strategy, tp)
@@ -334,10 +336,10 @@ class Discovery:
             return _ask(cluster, existing, level) if existing else {}
 
 
-def _behind(known: Position, found: Position) -> frozenset[tuple[str, int, int]]:
-    """Return the partitions that end before a known offset, with that offset and the end."""
+def _behind(known: Position, found: Position) -> list[str]:
+    """Return the partitions that end before a known offset, each with that offset and the end."""
     before = known.surviving(found)
-    return frozenset((str(tp), before[tp], end) for tp, end in found.offsets.items() if end < before.get(tp, 0))
+    return [f"{tp}: {before[tp]}, {end}" for tp, end in sorted(found.offsets.items()) if end < before.get(tp, 0)]
 
 
 def _ask(cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: int) -> Offsets:

@@ -89,8 +89,16 @@ class Lagging:
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask again and again, so that a broker that lags has the time to catch up on a busy machine."""
     monkeypatch.setattr(discovery_module, "_CONFIRM_EVERY_S", 0.01)
+    monkeypatch.setattr(discovery_module, "RECREATED_AFTER_S", 60.0)
+    monkeypatch.setattr(discovery_module, "GONE_AFTER_S", 60.0)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch, patient: None) -> None:
+    """Believe soon what contradicts the position."""
     monkeypatch.setattr(discovery_module, "RECREATED_AFTER_S", RECREATED_AFTER_S)
     monkeypatch.setattr(discovery_module, "GONE_AFTER_S", 0.4)
 
@@ -146,6 +154,7 @@ def test_a_broker_that_tells_the_id_of_a_topic_before_it_was_created_again() -> 
     assert position.topics == read(mark=NEW).topics
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda each: next(iter(each)))
 def test_a_partition_that_is_gone_is_confirmed_once(strategy: dict[str, str]) -> None:
     broker = Lagging(Told(1))
@@ -156,6 +165,7 @@ def test_a_partition_that_is_gone_is_confirmed_once(strategy: dict[str, str]) ->
     assert broker.asked - before <= 2, "the second call does not doubt it again"
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_topic_that_was_created_again_is_confirmed_once() -> None:
     broker = Lagging(Told(1, NEW))
     positions = found(broker, read(*BOTH))
@@ -171,6 +181,7 @@ def test_an_end_before_what_was_read_is_asked_for_again_over_a_new_connection() 
     assert broker.server.connections == 5
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_end_before_what_was_read_is_confirmed_once() -> None:
     broker = Lagging(Told(2, end=3))
     positions = found(broker, read(*BOTH))
@@ -182,6 +193,17 @@ def test_an_end_before_what_was_read_is_confirmed_once() -> None:
     assert broker.asked - before <= 2, "the second call does not doubt it again"
 
 
+def test_warnings_name_what_is_in_doubt(caplog: pytest.LogCaptureFixture) -> None:
+    next(found(Lagging(Told(2, end=3), Told(2)), read(*BOTH)))
+    assert "lie before what is known (known offset, end): t-0: 5, 3; t-1: 5, 3" in caplog.text
+    caplog.clear()
+    next(found(Lagging(Told(1), Told(2)), read(*BOTH)))
+    assert "so they are asked again: partition t-1\n" in caplog.text
+    caplog.clear()
+    next(found(Lagging(Told(2, NEW), Told(2)), read(*BOTH)))
+    assert f"so they are asked again: topic t has the id {topic_mark(NEW)} now\n" in caplog.text
+
+
 def test_a_topic_that_the_options_no_longer_name() -> None:
     broker = Lagging(Told(2))
     position = next(found(broker, read(*BOTH), subscribe="other"))
@@ -189,6 +211,7 @@ def test_a_topic_that_the_options_no_longer_name() -> None:
     assert broker.asked <= 2
 
 
+@pytest.mark.usefixtures("impatient")
 def test_topics_that_are_gone_are_waited_for_together() -> None:
     broker = Lagging(Told(0))
     named: list[set[str | None]] = []
