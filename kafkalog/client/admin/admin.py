@@ -11,9 +11,11 @@ from kafkalog.client.admin.connected import Connected
 from kafkalog.client.admin.topics import NewTopic, TopicAdmin
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
+from kafkalog.client.errors import ClientError
 from kafkalog.client.metadata import ClusterMetadata, TopicMetadata
 from kafkalog.client.properties.foreign import warn_about
 from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from kafkalog.client.admin.acls import AclAdmin
@@ -140,6 +142,12 @@ class Admin(Connected):
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """Read configurations; see `ConfigAdmin.describe_configs`."""
         return self.configs.describe_configs(resources, names, synonyms=synonyms)
+
+    def describe_configs_each(
+        self, resources: Iterable[ConfigResource], names: Sequence[str] | None = None, *, synonyms: bool = False
+    ) -> dict[ConfigResource, dict[str, ConfigEntry] | ClientError | KafkaError]:
+        """Read configurations, or the error of each resource; see `ConfigAdmin.describe_configs_each`."""
+        return self.configs.describe_configs_each(resources, names, synonyms=synonyms)
 
     def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, Iterable[ConfigChange]], *, validate_only: bool = False

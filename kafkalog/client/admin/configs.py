@@ -9,9 +9,10 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from kafkalog.client.admin.code import Code
+from kafkalog.client.admin.unraised import log_unraised
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.errors import about, left_out
+from kafkalog.client.errors import ClientError, about, left_out
 from kafkalog.client.retry import Retry
 from kafkalog.protocol.errors import KafkaError
 from kafkalog.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
@@ -133,9 +134,35 @@ class ConfigAdmin:
         """Read the configurations of topics, brokers and groups; only those in `names`, where given.
 
         `synonyms` adds to each entry the places that its value may come from.
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such topic.
+            ClientTimeoutError: A broker does not answer in time.
+            KafkaError: The broker reports another error.
         """
         wanted = list(dict.fromkeys(resources))
-        described = {}
+        described: dict[ConfigResource, dict[str, ConfigEntry]] = {}
+        for resource, found in self._describe(wanted, names, synonyms):
+            if isinstance(found, Exception):
+                raise found
+            described[resource] = found
+        return {resource: described[resource] for resource in wanted}
+
+    def describe_configs_each(
+        self, resources: Iterable[ConfigResource], names: Sequence[str] | None = None, *, synonyms: bool = False
+    ) -> dict[ConfigResource, dict[str, ConfigEntry] | ClientError | KafkaError]:
+        """Read configurations as `describe_configs` does; return the configurations of each resource, or its error.
+
+        Where a broker does not answer in time, this is the error of all resources that one request asked it about.
+        """
+        wanted = list(dict.fromkeys(resources))
+        found = dict(self._describe(wanted, names, synonyms))
+        return {resource: found[resource] for resource in wanted}
+
+    def _describe(
+        self, wanted: Iterable[ConfigResource], names: Sequence[str] | None, synonyms: bool
+    ) -> Iterator[tuple[ConfigResource, dict[str, ConfigEntry] | ClientError | KafkaError]]:
+        """Yield the configurations of each resource, or its error, as the answers come."""
         for some in _asked_together(wanted):
             request = DescribeConfigsRequest(
                 resources=[
@@ -148,43 +175,45 @@ class ConfigAdmin:
                 ],
                 include_synonyms=synonyms,
             )
+            try:
+                response = self._to_resource(some[0], request)
+            except (ClientError, KafkaError) as error:
+                yield from ((resource, error) for resource in some)
+                continue
             results: dict[tuple[int, str], list[Any]] = defaultdict(list)
-            for result in self._to_resource(some[0], request).results:
+            for result in response.results:
                 results[result.resource_type, result.resource_name].append(result)
             for resource in some:
-                described[resource] = _entries(_checked(resource, results[resource.type, resource.name]))
-        return {resource: described[resource] for resource in wanted}
+                try:
+                    yield resource, _entries(_checked(resource, results[resource.type, resource.name]))
+                except KafkaError as error:
+                    yield resource, error
 
     def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, Iterable[ConfigChange]], *, validate_only: bool = False
     ) -> None:
         """Change single configurations; the others stay as they are.
 
-        Where some of the resources fail, the others are changed all the same. The first error is raised, and further
-        ones are logged.
+        Where the broker refuses a resource, the others are changed all the same. The first error is raised, and
+        further ones are logged.
 
         Raises:
             InvalidConfigError: A key is unknown, or cannot have that value.
+            ClientTimeoutError: A broker does not answer in time. Errors of resources before are logged, and those that
+                come after are not changed.
             KafkaError: The broker reports another error.
         """
         failed: list[KafkaError] = []
-        for resource, wanted in changes.items():
-            configs = [
-                IncrementalConfig(name=change.name, config_operation=change.operation, value=change.value)
-                for change in wanted
-            ]
-            request = IncrementalAlterConfigsRequest(
-                resources=[
-                    IncrementalResource(resource_type=resource.type, resource_name=resource.name, configs=configs)
-                ],
-                validate_only=validate_only,
-            )
-            try:
-                self._send(resource, request)
-            except KafkaError as error:
-                failed.append(error)
-        for further in failed[1:]:
-            logger.warning("%s", further.message)
+        try:
+            for resource, wanted in changes.items():
+                try:
+                    self._change(resource, wanted, validate_only=validate_only)
+                except KafkaError as error:
+                    failed.append(error)
+        except ClientError:
+            log_unraised(failed)
+            raise
+        log_unraised(failed[1:])
         if failed:
             raise failed[0]
 
@@ -206,6 +235,15 @@ class ConfigAdmin:
                     validate_only=validate_only,
                 ),
             )
+
+    def _change(self, resource: ConfigResource, changes: Iterable[ConfigChange], *, validate_only: bool) -> None:
+        """Change single configurations of one resource."""
+        configs = [
+            IncrementalConfig(name=change.name, config_operation=change.operation, value=change.value)
+            for change in changes
+        ]
+        wanted = IncrementalResource(resource_type=resource.type, resource_name=resource.name, configs=configs)
+        self._send(resource, IncrementalAlterConfigsRequest(resources=[wanted], validate_only=validate_only))
 
     def _send(self, resource: ConfigResource, request: Any) -> None:
         _checked(resource, self._to_resource(resource, request).responses)

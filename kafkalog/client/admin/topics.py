@@ -7,11 +7,11 @@ The error of the first topic that failed is raised, and the errors of further on
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kafkalog.client.admin.unraised import log_unraised
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientTimeoutError, about, is_retriable, left_out
@@ -37,8 +37,6 @@ from kafkalog.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-
-logger = logging.getLogger(__name__)
 
 
 class NewTopic(NamedTuple):
@@ -231,13 +229,13 @@ class TopicAdmin:
         try:
             self._cluster.on_controller(attempt)
         except Exception:
-            _log(failures.values())
+            log_unraised(failures.values())
             raise
         finally:
             self._cluster.forget(names)
         failed = [failures[name] for name in names if name in failures]
         if failed:
-            _log(failed[1:])
+            log_unraised(failed[1:])
             raise failed[0]
 
     def _delete_records(
@@ -273,9 +271,3 @@ class TopicAdmin:
                     else:
                         answers[tp] = about(each.error_code, f"partition {tp}")
         return answers
-
-
-def _log(errors: Iterable[Exception]) -> None:
-    """Log errors of topics that are not raised, because another one is."""
-    for error in errors:
-        logger.warning("%s", getattr(error, "message", error))
