@@ -15,6 +15,7 @@ from kafkalog.cli.shared.client_options import (
     UsageError,
     add_action,
     admin_config,
+    complain_of,
     print_json,
     reporting,
 )
@@ -129,25 +130,33 @@ def _add(
 
 @reporting
 def run_describe(arguments: argparse.Namespace) -> int:
-    """Print the configurations of the named entities; without a name, those of all entities of the type."""
+    """Print the configurations of the named entities; without a name, those of all entities of the type.
+
+    An entity that fails is told of, and the others are printed all the same.
+    """
     from kafkalog.client.admin import Admin, ConfigResource
     from kafkalog.client.admin.configs import RESOURCES_AT_ONCE
 
     config = admin_config(arguments)
     entities = _entities(arguments)
     kind, name = entities[0]
-    # A broker that does not answer keeps no other's configurations from being shown before.
+    # A broker that does not answer does not delay what others before it have answered.
     step = 1 if kind in OF_BROKERS else RESOURCES_AT_ONCE
     if kind in quotas.TYPES:
         quotas.describe(config, entities, as_json=arguments.json)
         return 0
+    failed = False
     with Admin(config) as admin:
         names = [name] if name is not None else _all_of(admin, config, kind)
         for start in range(0, len(names), step):
             resources = [ConfigResource(_type(kind), each) for each in names[start : start + step]]
-            for resource, entries in admin.describe_configs(resources, synonyms=True).items():
-                _show(arguments, kind, resource, entries)
-    return 0
+            for resource, found in admin.describe_configs_each(resources, synonyms=True).items():
+                if isinstance(found, Exception):
+                    complain_of(found)
+                    failed = True
+                else:
+                    _show(arguments, kind, resource, found)
+    return int(failed)
 
 
 def _show(arguments: argparse.Namespace, kind: str, resource: ConfigResource, entries: dict[str, ConfigEntry]) -> None:

@@ -213,6 +213,16 @@ def complain(message: object) -> None:
     print(f"kafkalog: {message}", file=sys.stderr)
 
 
+def complain_of(error: Exception) -> None:
+    """Print what went wrong with a cluster, and for an unknown topic, the command that shows those there are."""
+    from kafkalog.protocol.errors import KafkaError, UnknownTopicOrPartitionError
+
+    if isinstance(error, UnknownTopicOrPartitionError):
+        complain(f"{error.message}; `kafkalog topics describe` shows the topics and partitions there are")
+    else:
+        complain(error.message if isinstance(error, KafkaError) else error)
+
+
 def print_json(row: Mapping[str, Any]) -> None:
     """Print one line of JSON, with escapes of JSON for what the encoding of standard output may not have."""
     has_all = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
@@ -229,7 +239,7 @@ def reporting(run: Run) -> Run:
     def reported(arguments: argparse.Namespace) -> int:
         from kafkalog.cli.shared.client_log import client_log
         from kafkalog.client.errors import ClientError, ConfigError
-        from kafkalog.protocol.errors import KafkaError, UnknownTopicOrPartitionError
+        from kafkalog.protocol.errors import KafkaError
         from kafkalog.protocol.primitives import EncodeError
         from kafkalog.records.errors import RecordsError
 
@@ -242,12 +252,8 @@ def reporting(run: Run) -> Run:
         except (EncodeError, UnicodeEncodeError) as error:
             complain(f"an option or a file has {_unsendable(error)}")
             return USAGE
-        except UnknownTopicOrPartitionError as error:
-            complain(f"{error.message}; `kafkalog topics describe` shows the topics and partitions there are")
-        except KafkaError as error:
-            complain(error.message)
-        except (ClientError, RecordsError) as error:
-            complain(error)
+        except (ClientError, KafkaError, RecordsError) as error:
+            complain_of(error)
         return 1
 
     return reported
