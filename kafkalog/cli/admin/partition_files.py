@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafkalog.cli.shared.client_options import UsageError
+from kafkalog.cli.shared.ids import is_int32
 from kafkalog.client.types import TopicPartition
 
 VERSION = 1
@@ -51,7 +52,7 @@ def parse_reassignment(document: Any, where: str) -> dict[TopicPartition, Placed
         if (
             not isinstance(replicas, list)
             or not replicas
-            or not all(map(_is_int32, replicas))
+            or not all(map(is_int32, replicas))
             or len(set(replicas)) < len(replicas)
         ):
             raise UsageError(f"{where}: {tp} needs a list of different broker ids as its replicas, not {replicas!r}")
@@ -112,14 +113,9 @@ def _entries(document: Any, where: str, field: str) -> Iterator[dict[str, Any]]:
 
 def _partition(each: dict[str, Any], where: str) -> TopicPartition:
     topic, partition = each.get("topic"), each.get("partition")
-    if not isinstance(topic, str) or type(partition) is not int or not 0 <= partition < 1 << 31:
+    if not isinstance(topic, str) or not is_int32(partition):
         raise UsageError(f"{where}: {json.dumps(each)} names no topic and partition")
     return TopicPartition(topic, partition)
-
-
-def _is_int32(value: Any) -> bool:
-    """Return whether this is an integer that an id of a partition or a broker can be; True and False are not."""
-    return type(value) is int and 0 <= value < 1 << 31
 
 
 def _is_list(value: Any, kind: type) -> bool:

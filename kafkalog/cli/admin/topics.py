@@ -20,6 +20,7 @@ from kafkalog.cli.shared.client_options import (
     key_values,
     reporting,
 )
+from kafkalog.cli.shared.ids import is_int32
 
 if TYPE_CHECKING:
     from kafkalog.client.admin import Admin, ConfigEntry
@@ -231,7 +232,7 @@ def _assignments(text: str | None) -> dict[int, list[int]]:
             brokers = [int(each) for each in replicas.split(":")]
         except ValueError:
             raise UsageError(f"--replica-assignment {text}: expected broker ids, as in 0:1,1:2") from None
-        if not all(0 <= each < 1 << 31 for each in brokers):
+        if not all(map(is_int32, brokers)):
             raise UsageError(f"--replica-assignment {text}: expected broker ids, as in 0:1,1:2")
         if len(set(brokers)) < len(brokers):
             raise UsageError(f"--replica-assignment {text}: partition {number} names a broker twice")

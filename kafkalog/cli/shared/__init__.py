@@ -5,5 +5,6 @@
 - `client_options`  options that become client properties, and errors as messages
 - `client_log`      the client's log lines as messages of a command
 - `formatter`       records as lines of text
+- `ids`             which integers can be ids of partitions and brokers
 - `interruptible`   signals that end a command
 """

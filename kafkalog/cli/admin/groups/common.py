@@ -13,6 +13,7 @@ from kafkalog.cli.shared.client_options import (
     print_json,
     zookeeper_security,
 )
+from kafkalog.cli.shared.ids import is_int32
 
 if TYPE_CHECKING:
     from kafkalog.client.admin.groups.group_admin import GroupAdmin
@@ -121,7 +122,7 @@ def parse_topic(word: str) -> tuple[str, list[int]]:
         partitions = [int(each) for each in numbers.split(",")]
     except ValueError:
         partitions = [-1]
-    if not topic or not all(0 <= each < 1 << 31 for each in partitions):
+    if not topic or not all(map(is_int32, partitions)):
         raise UsageError(f"--topic {word}: expected a topic, or a topic and partitions as in words:0,1")
     return topic, partitions
 
