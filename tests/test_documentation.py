@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from benchmarks import performance
 from benchmarks.recording.outcomes import load_all
+from kafkalog import __version__
 from tools.reference.__main__ import pages
 
 ROOT = Path(__file__).parents[1]
@@ -18,7 +21,8 @@ DOCS = ROOT / "docs"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"")
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
-EXTRAS = re.compile(r"kafkalog\[([a-z0-9,]+)\]")
+EXTRAS = re.compile(r"(?:kafkalog|\.whl|'\.)\[([a-z0-9,-]+)\]")
+WHEEL = re.compile(r"kafkalog-([\d.]+)-py3")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -113,6 +117,25 @@ def test_the_extras_that_messages_and_pages_tell_to_install_exist() -> None:
     named = [(path, name) for path in (*PAGES, *sources) for name in EXTRAS.findall(path.read_text())]
     assert len(named) > 20
     assert [(str(path), names) for path, names in named if not existing.issuperset(names.split(","))] == []
+
+
+def test_the_wheels_that_pages_name_have_this_version() -> None:
+    named = [(page.name, version) for page in PAGES for version in WHEEL.findall(page.read_text())]
+    assert len(named) > 3
+    assert [each for each in named if each[1] != __version__] == []
+
+
+def test_the_page_on_installing_lists_every_extra() -> None:
+    existing = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    listed = re.findall(r"^\| `([a-z-]+)` \|", (DOCS / "how-to" / "install.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(existing - {"dev"})
+
+
+@pytest.mark.usefixtures("processes")
+def test_an_extra_is_added_without_a_package_index_that_has_kafkalog() -> None:
+    words = [sys.executable, "-m", "pip", "install", "--no-index", "--dry-run", "kafkalog[zookeeper-sasl]"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=True)
+    assert "already satisfied: kafkalog[zookeeper-sasl]" in done.stdout
 
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

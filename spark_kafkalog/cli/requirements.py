@@ -16,7 +16,7 @@ def missing_requirement() -> str | None:
     try:
         import pyspark  # noqa: F401
     except ImportError:
-        return "Spark is not installed here; install it, in kafkalog's source directory, with: pip install '.[spark]'"
+        return "Spark is not installed here: pip install 'kafkalog[spark]'"
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     hint = "Debian/Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17"

@@ -67,7 +67,7 @@ def _absent_on_driver(settings: Settings, named: str) -> str:
 
 def _without_on_driver(settings: Settings, driver: Probe) -> str:
     if driver.version is not None:
-        return "install kafkalog with what it needs there: pip install 'kafkalog[spark]'"
+        return "install what kafkalog needs there: pip install 'kafkalog[spark]'"
     unused = [name for name in interpreters.UNUSED if name in settings.conf]
     hint = f" (sources are not looked for with {' or '.join(unused)})" if unused else ""
     return _name_python(settings) + hint
@@ -100,7 +100,7 @@ def _executors(survey: Survey) -> Iterator[Finding]:
         what = "has no kafkalog" if missing else f"cannot import kafkalog: {problem}"
         yield Finding(
             f"{driver.command} on {_hosts(group)} {what}",
-            _elsewhere(survey.settings) or f"install 'kafkalog[spark]' there, or {_SHIP}",
+            _elsewhere(survey.settings) or f"install kafkalog there, with its extra spark, or {_SHIP}",
         )
     yield from _differences(survey)
     cold = [each for each in survey.executors if each.probe.kernels is False]
