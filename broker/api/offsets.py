@@ -110,8 +110,8 @@ async def _find(request: Request, log: Log, timestamp: int) -> TimestampOffset |
     await _read_in(request, log, timestamp)
     # The search may walk over the headers of many batches.
     await asyncio.sleep(0)
-    for look in log.time_search(timestamp):
-        found = look.find() if look.is_quick else await request.broker.workers.run(look.find)
+    for batch in log.time_search(timestamp):
+        found = batch.find() if batch.is_small else await request.broker.workers.run(batch.find)
         if found is not None:
             return found
     return None

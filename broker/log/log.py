@@ -60,8 +60,7 @@ from broker.log.files.file_ops import OS, FileOps
 from broker.log.files.out_of_descriptors import OUT_OF_DESCRIPTORS
 from broker.log.log_config import MAX_LONG, LogConfig
 from broker.log.log_parts import LogParts
-from broker.log.read.log_reader import BatchLook
-from broker.log.read.time_search import TimestampOffset
+from broker.log.read.time_search import Candidate, TimestampOffset
 from broker.log.recovery.log_opening import open_parts
 from broker.log.resources import LogResources
 from broker.log.retention.retention_policy import TIME_AND_SIZE, RetentionPolicy
@@ -339,7 +338,7 @@ class Log:
         """See `LogReader.missing_for_time`."""
         return self._reader.missing_for_time(timestamp)
 
-    def time_search(self, timestamp: int) -> Iterator[BatchLook]:
+    def time_search(self, timestamp: int) -> Iterator[Candidate]:
         """See `LogReader.time_search`."""
         return self._reader.time_search(timestamp)
 

@@ -7,8 +7,6 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import NamedTuple
 
 from broker.log.directories.partition_directory import PartitionDirectory
 from broker.log.files.file_ops import FileOps
@@ -32,15 +30,6 @@ logger = logging.getLogger(__name__)
 
 MAX_TIMESTAMP = -3
 """In place of a timestamp: the largest one of the log."""
-
-
-class BatchLook(NamedTuple):
-    """A look for a record by its time into one batch."""
-
-    find: Callable[[], TimestampOffset | None]
-    """Returns the record; None if the batch does not hold it. Raises CorruptMessageError. Can run on any thread."""
-    is_quick: bool
-    """True if it takes too little time for a worker."""
 
 
 class LogReader:
@@ -237,12 +226,12 @@ class LogReader:
             pass
         return None
 
-    def time_search(self, timestamp: int) -> Iterator[BatchLook]:
-        """Yield looks into batches, the first result of which is the first record at or after `timestamp` (in ms).
+    def time_search(self, timestamp: int) -> Iterator[Candidate]:
+        """Yield batches, the first result of which is the first record at or after `timestamp` (in ms).
 
         For `MAX_TIMESTAMP` it is the first record with the log's largest timestamp (ListOffsets -3). As in Kafka that
-        may lie before the log start offset: DeleteRecords leaves the batch until its segment is deleted. A look may run
-        on any thread, and the log may change between two of them.
+        may lie before the log start offset: DeleteRecords leaves the batch until its segment is deleted. The log may
+        change between two batches.
 
         Raises:
             CorruptMessageError: the log does not read as batches there.
@@ -250,8 +239,7 @@ class LogReader:
         """
         for segment, time, start in self._of_time(timestamp):
             with self._reading():
-                for each in candidates(segment, time, start):
-                    yield BatchLook(partial(self._find, each), each.is_small)
+                yield from candidates(segment, time, start, self._directory.label)
 
     def _of_time(self, timestamp: int) -> Iterator[tuple[Segment, int, int]]:
         """Yield the segments to search, each with a timestamp and an offset that the record is not before."""
@@ -263,10 +251,6 @@ class LogReader:
         for segment in self._segments.all:
             if segment.retention_timestamp() >= timestamp:
                 yield segment, timestamp, self._offsets.start
-
-    def _find(self, candidate: Candidate) -> TimestampOffset | None:
-        with self._reading():
-            return candidate.find()
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from broker.log.segment.batch_scan import headers
 from broker.log.segment.segment import Segment
+from kafkalog.protocol.errors import CorruptMessageError
 from kafkalog.records.any_format import decode_any
 from kafkalog.records.batch import CODEC_MASK, MAGIC, BatchHeader, records_section
 from kafkalog.records.compression import DEFAULT_MAX_SIZE
-from kafkalog.records.errors import CorruptRecordError
+from kafkalog.records.errors import CorruptRecordError, RecordsError
 from kafkalog.records.varint import read_varint, read_varlong
 
 SMALL_RECORDS = 1000
@@ -33,6 +34,8 @@ class Candidate(NamedTuple):
     batch: bytes
     timestamp: int
     start_offset: int
+    partition: str
+    """The name of the partition, for errors."""
 
     @property
     def is_small(self) -> bool:
@@ -44,16 +47,19 @@ class Candidate(NamedTuple):
         """Return the record; None if it is not in this batch. Can run on any thread.
 
         Raises:
-            RecordsError: the batch is damaged.
+            CorruptMessageError: the batch is damaged.
         """
-        return first_with_timestamp(self.header, self.batch, self.timestamp, self.start_offset)
+        try:
+            return first_with_timestamp(self.header, self.batch, self.timestamp, self.start_offset)
+        except RecordsError as error:
+            raise CorruptMessageError(f"{self.partition}: {error}") from error
 
 
-def candidates(segment: Segment, timestamp: int, start_offset: int) -> Iterator[Candidate]:
+def candidates(segment: Segment, timestamp: int, start_offset: int, partition: str) -> Iterator[Candidate]:
     """Yield the batches of `segment` that may hold the first record at or after `timestamp` and `start_offset`.
 
     The time index gives an offset before which no record is that late, and the offset index a position near it. From
-    there the search walks over batch headers.
+    there the search walks over batch headers. `partition` is the name for the errors of candidates.
 
     Raises:
         CorruptRecordError: the log does not read as batches there.
@@ -68,7 +74,7 @@ def candidates(segment: Segment, timestamp: int, start_offset: int) -> Iterator[
             batch = os.pread(fd, header.size, at)
             if len(batch) < header.size:
                 raise CorruptRecordError(f"batch at position {at} is cut off")
-            yield Candidate(header, batch, timestamp, start_offset)
+            yield Candidate(header, batch, timestamp, start_offset, partition)
 
 
 def first_with_timestamp(
