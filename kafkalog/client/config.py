@@ -88,6 +88,8 @@ class ClientConfig:
     max_partition_fetch_bytes: int = _option("max.partition.fetch.bytes", 1 << 20, integer(0))
     isolation_level: int = _option("isolation.level", READ_UNCOMMITTED, _isolation)
     check_crcs: bool = _option("check.crcs", True, boolean)
+    max_batch_bytes: int = _option("max.batch.bytes", 512 << 20, integer(1))
+    """The most bytes that one record batch may expand to. Apache Kafka's consumer has no such bound."""
     auto_offset_reset: str = _option("auto.offset.reset", "latest", one_of("earliest", "latest", "none"))
     max_poll_records: int = _option("max.poll.records", 500, integer(1))
 

@@ -20,6 +20,7 @@ from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientError, InvalidResponseError, about
+from kafkalog.client.fetch.decode import naming_bound
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import ConsumerRecord, TopicPartition
@@ -33,6 +34,7 @@ from kafkalog.protocol.messages.list_offsets import (
 )
 from kafkalog.records.any_format import decode_any, iter_any_headers, timestamp_type
 from kafkalog.records.batch import LOG_OVERHEAD, MAGIC
+from kafkalog.records.compression import DEFAULT_MAX_SIZE
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +66,15 @@ class MessageSet:
         next_offset: The offset to fetch next.
     """
 
-    def __init__(self, tp: TopicPartition, offset: int, data: memoryview, fetched: PartitionData, size: int) -> None:
+    def __init__(
+        self,
+        tp: TopicPartition,
+        offset: int,
+        data: memoryview,
+        fetched: PartitionData,
+        size: int,
+        max_batch: int = DEFAULT_MAX_SIZE,
+    ) -> None:
         self._tp = tp
         self.offset = offset
         self.data = data
@@ -75,6 +85,7 @@ class MessageSet:
         self.valid_bytes = whole[-1][0] + whole[-1][1].size if whole else 0
         self.next_offset = max(offset, whole[-1][1].next_offset) if whole else offset
         self._whole = whole
+        self._max_batch = max_batch
 
     def __len__(self) -> int:
         return len(self.data)
@@ -89,7 +100,9 @@ class MessageSet:
             if header.magic == MAGIC and header.is_control:
                 continue
             kind = max(timestamp_type(header), 0)
-            for each in decode_any(self.data, position)[1]:
+            with naming_bound():
+                _, records = decode_any(self.data, position, max_size=self._max_batch)
+            for each in records:
                 if each.offset >= self.offset:
                     yield ConsumerRecord(
                         *self._tp, each.offset, each.timestamp, kind, each.key, each.value, each.headers
@@ -252,7 +265,7 @@ class LowLevelConsumer(Closing):
             for topic in response.responses:
                 for data in topic.partitions:
                     if topic.topic == tp.topic and data.partition_index == tp.partition:
-                        return _message_set(tp, offset, data, size)
+                        return _message_set(tp, offset, data, size, self._config.max_batch_bytes)
             raise InvalidResponseError(f"a fetch of {tp} was answered without it")
 
         return Retry(self._config, None).run(ask, lambda error: self._look_again(tp))
@@ -272,11 +285,11 @@ class LowLevelConsumer(Closing):
         self._cluster.forget([tp.topic])
 
 
-def _message_set(tp: TopicPartition, offset: int, data: PartitionData, size: int) -> MessageSet:
+def _message_set(tp: TopicPartition, offset: int, data: PartitionData, size: int, max_batch: int) -> MessageSet:
     if data.error_code:
         error = error_for(data.error_code)
         if error.retriable:
             # The leader has moved; `Retry` asks for the new one.
             raise error
     records = memoryview(b"") if data.records is None else data.records
-    return MessageSet(tp, offset, records, data, size)
+    return MessageSet(tp, offset, records, data, size, max_batch)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer.fetcher.fetch_position import NO_EPOCH, FetchPosition
-from kafkalog.client.fetch.decode import decode_batches
+from kafkalog.client.fetch.decode import decode_batches, naming_bound
 from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.types import READ_COMMITTED, ConsumerRecord, TopicPartition
 from kafkalog.protocol.schema import ZERO_UUID
@@ -171,21 +171,24 @@ class CompletedFetch:
         is_converted, offset = self._is_converted, self._offset
         while True:
             try:
-                batch, after = decode_arrow(
-                    records,
-                    topic=self.tp.topic,
-                    partition=self.tp.partition,
-                    start=offset,
-                    end=_MAX_OFFSET,
-                    columns=self.columns,
-                    aborted=aborted,
-                    check_crc=self._config.check_crcs,
-                    converted=is_converted,
-                )
+                with naming_bound():
+                    batch, after = decode_arrow(
+                        records,
+                        topic=self.tp.topic,
+                        partition=self.tp.partition,
+                        start=offset,
+                        end=_MAX_OFFSET,
+                        columns=self.columns,
+                        aborted=aborted,
+                        check_crc=self._config.check_crcs,
+                        max_batch=self._config.max_batch_bytes,
+                        converted=is_converted,
+                    )
             except UnsupportedMagicError:
                 if is_converted:
                     raise
-                records, is_converted = _modern(records), True
+                with naming_bound():
+                    records, is_converted = _modern(records, self._config.max_batch_bytes), True
                 continue
             if batch is not None or after <= offset or after >= self.next.offset:
                 return _Piece(batch, max(after, offset), records, is_converted)
@@ -238,14 +241,17 @@ class CompletedFetch:
         return None, self.next
 
 
-def _modern(records: memoryview) -> memoryview:
-    """Convert the whole batches among these bytes, some of them messages of formats v0 and v1, to batches of v2."""
+def _modern(records: memoryview, max_size: int) -> memoryview:
+    """Convert the whole batches among these bytes, some of them messages of formats v0 and v1, to batches of v2.
+
+    Each may expand to `max_size` bytes.
+    """
     made = bytearray()
     for position, header in iter_any_headers(records):
         if header.magic == MAGIC:
             made += without_private_flag(records[position : position + header.size])
         else:
-            for batch in upgraded(records, position, position + header.size):
+            for batch in upgraded(records, position, position + header.size, max_size=max_size):
                 made += batch.records
     return memoryview(made)
 
