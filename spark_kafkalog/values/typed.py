@@ -6,7 +6,7 @@ read, and `Typed.batch` turns their record batches into the user's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -139,13 +139,13 @@ class Typed:
         from spark_kafkalog.values.avro.from_avro import AvroDecoder
 
         assert self.reader is not None
-        lookup = None if self.options.registry is None else self._schema_of_id
+        lookup = None if self.options.registry is None else self._schemas_of
         return AvroDecoder(self.reader, framed=self.options.framed, lookup=lookup)
 
-    def _schema_of_id(self, schema_id: int) -> RegisteredSchema | None:
+    def _schemas_of(self, ids: Collection[int]) -> Mapping[int, RegisteredSchema]:
         config = self.options.registry
         assert config is not None
-        return SCHEMAS.get(config, lambda: KnownSchemas(SchemaRegistry(config).by_id)).get(schema_id)
+        return SCHEMAS.get(config, lambda: KnownSchemas(SchemaRegistry(config).by_id)).get(ids)
 
     def __getstate__(self) -> Mapping[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_decoder"}

@@ -15,7 +15,7 @@ other may have thousands of millions of parts that take no bytes; a decimal of v
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from decimal import Context, Decimal
 from struct import Struct
 from typing import Any
@@ -67,7 +67,8 @@ _MOST_DIGITS = 38
 _TOO_LARGE = 10**_MOST_DIGITS
 _EXACT = Context(prec=_MOST_DIGITS)
 
-Lookup = Callable[[int], RegisteredSchema | None]
+Lookup = Callable[[Collection[int]], Mapping[int, RegisteredSchema]]
+"""Finds the schemas of ids; those of ids that have none are missing from the answer."""
 
 _PRIMITIVES: dict[str, DataType] = {
     "null": NullType(), "boolean": BooleanType(), "int": IntegerType(), "long": LongType(), "float": FloatType(),
@@ -228,8 +229,8 @@ def _union_converter(branches: list[Schema]) -> Convert:
 class AvroDecoder:
     """Decodes binary columns of records with one reader's schema.
 
-    `framed`: values are in Confluent's wire format. `lookup` finds the schema of an id; without it, all records
-    were written with the reader's schema.
+    `framed`: values are in Confluent's wire format. `lookup` finds the schemas of ids; without it, all
+    records were written with the reader's schema.
     """
 
     def __init__(self, reader: RegisteredSchema | str, *, framed: bool, lookup: Lookup | None = None) -> None:
@@ -248,8 +249,10 @@ class AvroDecoder:
         """
         rows: list[Any] = []
         bad = np.zeros(len(values), bool)
-        for at, value in enumerate(values.to_pylist()):
-            row = None if value is None else self._row(value)
+        listed = values.to_pylist()
+        writers = self._writers_of(listed) if self._framed and self._lookup is not None else None
+        for at, value in enumerate(listed):
+            row = None if value is None else self._row(value, writers)
             bad[at] = row is None and value is not None
             rows.append(row)
         try:
@@ -269,15 +272,15 @@ class AvroDecoder:
                 bad[at] = True
         return pa.concat_arrays(arrays)
 
-    def _row(self, value: bytes) -> Any:
-        """Return the record; None if the bytes are not one."""
+    def _row(self, value: bytes, writers: Mapping[int, Writer | None] | None) -> Any:
+        """Return the record; None if the bytes are not one. `writers` has the schemas of the batch, by their ids."""
         writer: Writer | None = self._reader
         start = 0
         if self._framed:
             if len(value) < _FRAME.size or value[0] != MAGIC:
                 return None
-            if self._lookup is not None:
-                writer = self._writer(_FRAME.unpack_from(value)[1])
+            if writers is not None:
+                writer = writers.get(_FRAME.unpack_from(value)[1])
             start = _FRAME.size
         if writer is None:
             return None
@@ -291,15 +294,20 @@ class AvroDecoder:
             # Invalid input makes fastavro raise errors of all kinds.
             return None
 
-    def _writer(self, schema_id: int) -> Writer | None:
-        if schema_id not in self._writers:
-            assert self._lookup is not None
-            found = self._lookup(schema_id)
-            if found is None:
-                return None  # it may be registered later; `lookup` knows when to ask again
-            drop_oldest(self._writers, MOST_WRITERS - 1)
-            self._writers[schema_id] = _load_writer(schema_id, found)
-        return self._writers[schema_id]
+    def _writers_of(self, values: Iterable[bytes | None]) -> dict[int, Writer | None]:
+        """Return the writers' schemas of a batch by their ids; None for one that cannot be used.
+
+        An id without a schema is left out. It may be registered later; `lookup` knows when to ask again.
+        """
+        assert self._lookup is not None
+        frames = {value[: _FRAME.size] for value in values if value}
+        ids = [_FRAME.unpack(each)[1] for each in frames if len(each) == _FRAME.size and each[0] == MAGIC]
+        writers = {each: self._writers[each] for each in ids if each in self._writers}
+        if unknown := sorted(set(ids) - writers.keys()):
+            for each, schema in self._lookup(unknown).items():
+                writers[each] = self._writers[each] = _load_writer(each, schema)
+            drop_oldest(self._writers, MOST_WRITERS)
+        return writers
 
 
 def _load_writer(schema_id: int, schema: RegisteredSchema) -> Writer | None:

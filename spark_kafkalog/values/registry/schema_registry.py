@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from http.client import HTTPException, HTTPMessage
 from typing import IO, Any, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -58,7 +59,7 @@ class RegistryConfig:
 
 
 class SchemaRegistry:
-    """Requests schemas from a registry; `pause` sleeps between retries."""
+    """Requests schemas from a registry; `pause` sleeps between retries. Any thread may use it."""
 
     def __init__(self, config: RegistryConfig, pause: Callable[[float], None] = time.sleep) -> None:
         self._config = config
@@ -126,7 +127,7 @@ class SchemaRegistry:
             request.add_header("Authorization", "Basic " + base64.b64encode(user_info.encode()).decode())
         # Also http:// may lead to https://.
         secure = address.startswith("https:") or self._config.ca_file
-        https = urllib.request.HTTPSHandler(context=self._trusting() if secure else None)
+        https = urllib.request.HTTPSHandler(context=self._trusting if secure else None)
         opener = urllib.request.build_opener(https, _Redirects())
         try:
             with opener.open(request, timeout=self._config.timeout_s) as answer:
@@ -150,8 +151,9 @@ class SchemaRegistry:
         except ValueError:
             raise SchemaRegistryError(f"schema registry: {address}{path} answered no JSON: {body[:100]!r}") from None
 
+    @cached_property
     def _trusting(self) -> ssl.SSLContext:
-        """Return the settings of TLS.
+        """The settings of TLS, made once: to read the certificates takes longer than a request.
 
         Raises:
             SchemaRegistryError: The file of `schemaRegistry.ssl.ca.location` cannot be used.

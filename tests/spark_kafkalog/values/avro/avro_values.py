@@ -6,7 +6,7 @@ import datetime
 import io
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -16,7 +16,8 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from spark_kafkalog.values.avro.from_avro import AvroDecoder
+from spark_kafkalog.values.avro.from_avro import AvroDecoder, Lookup
+from spark_kafkalog.values.registry.schema_registry import RegisteredSchema
 from spark_kafkalog.values.typed import Typed
 from spark_kafkalog.values.value_options import ValueOptions
 from spark_kafkalog.values.value_types import plan
@@ -127,3 +128,16 @@ def serializer(registry: RegistryServer, topic: str, schema: Any) -> Any:
 def decimal_of(precision: int, scale: int, kind: str = "bytes") -> dict[str, Any]:
     named = {} if kind == "bytes" else {"name": "Fixed", "size": 20}
     return {"type": kind, "logicalType": "decimal", "precision": precision, "scale": scale} | named
+
+
+def by_ids(*schemas: Any) -> Lookup:
+    """Return the look-up of a registry that has these schemas, with the ids 1, 2 and so on."""
+    known = {
+        at: each if isinstance(each, RegisteredSchema) else RegisteredSchema(json.dumps(each), "AVRO")
+        for at, each in enumerate(schemas, 1)
+    }
+
+    def lookup(ids: Collection[int]) -> dict[int, RegisteredSchema]:
+        return {each: known[each] for each in ids if each in known}
+
+    return lookup

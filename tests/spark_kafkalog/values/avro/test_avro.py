@@ -22,6 +22,7 @@ from tests.spark_kafkalog.values.avro.avro_values import (
     READ,
     SIMPLE,
     WRITTEN,
+    by_ids,
     decimal_of,
     decode,
     written,
@@ -87,7 +88,7 @@ def test_decimals_of_other_writers(kind: str) -> None:
     """The writer's scale counts; what is lost in the reader's makes a bad record."""
     reader = {"type": "record", "name": "R", "fields": [{"name": "d", "type": decimal_of(10, 2, kind)}]}
     writer = {"type": "record", "name": "R", "fields": [{"name": "d", "type": decimal_of(8, 4, kind)}]}
-    lookup = {1: RegisteredSchema(json.dumps(writer), "AVRO")}.get
+    lookup = by_ids(writer)
     values = [b"\0\0\0\0\1" + written(writer, {"d": Decimal(text)}) for text in ("1.2300", "1.2345")]
     decoder = AvroDecoder(json.dumps(reader), framed=True, lookup=lookup)
     assert decode(decoder, list(values)) == [{"d": Decimal("1.23")}, "corrupt"]
@@ -96,9 +97,7 @@ def test_decimals_of_other_writers(kind: str) -> None:
 def decoded(reader: Any, writer: Any, number: int) -> Any:
     """Return what a reader makes of a decimal of another writer."""
     fields = [{"type": "record", "name": "R", "fields": [{"name": "d", "type": each}]} for each in (reader, writer)]
-    decoder = AvroDecoder(
-        json.dumps(fields[0]), framed=True, lookup={1: RegisteredSchema(json.dumps(fields[1]), "AVRO")}.get
-    )
+    decoder = AvroDecoder(json.dumps(fields[0]), framed=True, lookup=by_ids(fields[1]))
     data = number.to_bytes(20, "big", signed=True)
     (found,) = decode(decoder, [b"\0\0\0\0\1\x28" + data])
     return found if found == "corrupt" else found["d"]
@@ -137,7 +136,7 @@ def test_what_avro_does_not_take_for_a_decimal_is_read(caplog: pytest.LogCapture
         "fields": [{"name": "d", "type": "bytes", "logicalType": "decimal", "scale": 99}],
     }
     reader = {"type": "record", "name": "R", "fields": [{"name": "d", "type": "bytes"}]}
-    decoder = AvroDecoder(json.dumps(reader), framed=True, lookup={1: RegisteredSchema(json.dumps(writer), "AVRO")}.get)
+    decoder = AvroDecoder(json.dumps(reader), framed=True, lookup=by_ids(writer))
     assert decode(decoder, [b"\0\0\0\0\1\x02\x05"]) == [{"d": b"\x05"}]
     assert decoded(decimal_of(10, 2), {"type": "bytes", "logicalType": "decimal", "scale": 4}, 500) == Decimal("0.05")
     assert not caplog.records
@@ -182,7 +181,7 @@ def test_arrays_of_items_that_take_no_bytes(types: list[Any]) -> None:
     with pytest.raises(AvroSchemaError, match="an array of items that take no bytes"):
         spark_type(writer)
     reader = json.dumps({"type": "record", "name": "R", "fields": [{"name": "i", "type": "int"}]})
-    decoder = AvroDecoder(reader, framed=True, lookup={1: RegisteredSchema(writer, "AVRO")}.get)
+    decoder = AvroDecoder(reader, framed=True, lookup=by_ids(RegisteredSchema(writer, "AVRO")))
     assert decode(decoder, [b"\0\0\0\0\1" + b"\xfe\xff\xff\xff\x0f\0"]) == ["corrupt"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import ssl
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tests.spark_kafkalog.values.avro.avro_values import (
     READ,
     SIMPLE,
     WRITTEN,
+    by_ids,
     decimal_of,
     decode,
     read,
@@ -162,7 +164,7 @@ def test_references_that_many_share_are_asked_for_once(registry: RegistryServer)
     assert found is not None
     assert len(registry.requests) == 15
     reader = {"type": "record", "name": "T14", "fields": [{"name": "c", "type": "int", "default": 7}]}
-    decoder = AvroDecoder(json.dumps(reader), framed=True, lookup={1: found}.get)
+    decoder = AvroDecoder(json.dumps(reader), framed=True, lookup=by_ids(found))
     assert decode(decoder, [b"\0\0\0\0\1\0\0"]) == [{"c": 7}]
 
 
@@ -266,6 +268,22 @@ def test_https(tmp_path: Path) -> None:
             distrusting = SchemaRegistry(RegistryConfig((server.url,), retries=0, ca_file=ca_file))
             with pytest.raises(SchemaRegistryError, match="CERTIFICATE_VERIFY_FAILED"):
                 distrusting.latest("t-value")
+
+
+def test_certificates_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[ssl.SSLContext] = []
+    make = ssl.create_default_context
+
+    def noted(*given: Any, **named: Any) -> ssl.SSLContext:
+        made.append(make(*given, **named))
+        return made[-1]
+
+    monkeypatch.setattr(ssl, "create_default_context", noted)
+    client = SchemaRegistry(RegistryConfig(("https://127.0.0.1:1",), retries=2), pause=lambda _: None)
+    for _ in range(2):
+        with pytest.raises(SchemaRegistryError, match="cannot be reached"):
+            client.by_id(1)
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize(("text", "reason"), [(None, "No such file"), ("no PEM", "no certificate in PEM")])

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafkalog.values.avro.from_avro import AvroDecoder, spark_type
-from spark_kafkalog.values.registry.schema_registry import RegisteredSchema
-from tests.spark_kafkalog.values.avro.avro_values import decimal_of, written
+from tests.spark_kafkalog.values.avro.avro_values import by_ids, decimal_of, written
 
 MILLIS_2020, DAYS_2020 = 1_577_836_800_000, 18_262
 INT_DATE = {"type": "int", "logicalType": "date"}
@@ -37,7 +36,7 @@ def numbers(kind: pa.DataType) -> pa.DataType:
 
 def resolved(writer: dict[str, Any], reader: dict[str, Any], values: list[bytes]) -> list[Any]:
     """Return the field f of each value, as the reader's schema sees it; dates and timestamps are numbers."""
-    lookup = {1: RegisteredSchema(json.dumps(writer), "AVRO")}.get
+    lookup = by_ids(writer)
     decoder = AvroDecoder(json.dumps(reader), framed=True, lookup=lookup)
     found, bad = decoder.decode(pa.array([b"\0\0\0\0\1" + value for value in values], pa.binary()))
     found.validate(full=True)
