@@ -16,12 +16,13 @@ import select
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.errors import ClientTimeoutError, ConfigError, ConnectionFailedError, is_retriable
+from kafkalog.client.errors import ClientError, ClientTimeoutError, ConfigError, ConnectionFailedError, is_retriable
 from kafkalog.client.fetch.decode import decode_records
 from kafkalog.client.fetch.fetch_request import MAX_VERSION, MIN_VERSION, fetch_request, read_partition
 from kafkalog.client.metadata import Broker
@@ -29,8 +30,9 @@ from kafkalog.client.network.connection import Connection
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import EARLIEST, LATEST, ConsumerRecord, TopicPartition
-from kafkalog.protocol.errors import OffsetOutOfRangeError, error_for
+from kafkalog.protocol.errors import KafkaError, OffsetOutOfRangeError, error_for
 from kafkalog.protocol.messages.fetch import FetchResponse
+from kafkalog.records.errors import RecordsError
 
 logger = logging.getLogger(__name__)
 _RESOLVE_S = 5.0
@@ -74,7 +76,7 @@ class _Partition:
             if not self.records:
                 try:
                     batch = next(self.batches, None)
-                except Exception:
+                except RecordsError:
                     self.drop()
                     self.is_failing = True
                     if taken:
@@ -111,6 +113,8 @@ class SimpleConsumer(Closing):
         self._asked: dict[int, _Asked] = {}
         self._retry = Retry(config, float("inf"))
         self._blocked_until = 0.0
+        self._before: dict[_Partition, int | None] = {}
+        """Where the partitions were before the last `_take`."""
 
     # Positions
 
@@ -189,7 +193,8 @@ class SimpleConsumer(Closing):
             records = self._take(limit)
             if records:
                 # The next fetch is under way while the caller works on these records.
-                self._ask_quietly()
+                with self._going_back():
+                    self._ask_quietly()
                 return records
             pause = max(self._blocked_until - time.monotonic(), 0.0)
             left = deadline - time.monotonic()
@@ -227,21 +232,41 @@ class SimpleConsumer(Closing):
     def _take(self, limit: int) -> list[ConsumerRecord]:
         """Take fetched records, one partition after the other."""
         taken: list[ConsumerRecord] = []
-        for tp, partition in list(self._partitions.items()):
-            if len(taken) >= limit:
-                break
-            try:
-                more = partition.take(limit - len(taken))
-            except Exception as error:
-                if taken:
+        self._before = {}
+        with self._going_back():
+            for tp, partition in list(self._partitions.items()):
+                if len(taken) >= limit:
                     break
-                error.add_note(f"in partition {tp} after offset {partition.offset}")
-                raise
-            if more:
-                taken += more
-                # Move it to the end of the order, so that the other partitions have their turn.
-                self._partitions[tp] = self._partitions.pop(tp)
+                self._before[partition] = partition.offset
+                try:
+                    more = partition.take(limit - len(taken))
+                except RecordsError as error:
+                    if taken:
+                        break
+                    error.add_note(f"in partition {tp} after offset {partition.offset}")
+                    raise
+                if more:
+                    taken += more
+                    # Move it to the end of the order, so that the other partitions have their turn.
+                    del self._partitions[tp]
+                    self._partitions[tp] = partition
         return taken
+
+    @contextmanager
+    def _going_back(self) -> Iterator[None]:
+        """Move positions back to before the last `_take` where an exception keeps its records from the caller.
+
+        It may be one of a signal's handler.
+        """
+        try:
+            yield
+        except BaseException:
+            for partition, offset in self._before.items():
+                # The exception may have come while the partition changed its place.
+                self._partitions.setdefault(partition.tp, partition)
+                if offset is not None:
+                    partition.move(offset)
+            raise
 
     def _resolve(self, deadline: float | None) -> None:
         """Look up the offsets of partitions whose position is only a timestamp."""
@@ -297,7 +322,7 @@ class SimpleConsumer(Closing):
                 continue
             try:
                 leader = self._cluster.leader_now(tp)
-            except Exception as error:
+            except (ClientError, KafkaError) as error:
                 failure = error
                 continue
             if leader.broker.node_id not in self._asked:
@@ -314,7 +339,7 @@ class SimpleConsumer(Closing):
             try:
                 connection = self._connected(broker)
                 connection.send(request, min_version=MIN_VERSION, max_version=MAX_VERSION)
-            except Exception as error:
+            except (ClientError, KafkaError) as error:
                 failure = error
                 continue
             patience = config.request_timeout + config.fetch_max_wait

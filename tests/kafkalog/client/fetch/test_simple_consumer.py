@@ -12,6 +12,7 @@ import pytest
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ConfigError
+from kafkalog.client.fetch import decode
 from kafkalog.client.fetch.decode import decode_records
 from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.fetch.simple_consumer import SimpleConsumer
@@ -306,6 +307,39 @@ def test_a_corrupt_batch_is_told_after_what_is_good() -> None:
                 drain(consumer, 1)
             assert caught.value.__notes__ == [f"in partition {tp} after offset 2"]
             assert consumer.position(tp) == 2
+
+
+@pytest.mark.parametrize("owner", [decode, SimpleConsumer], ids=["decoding", "asking"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_records_come_again_if_a_signal_keeps_them_from_the_caller(
+    owner: Any, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the batches and partitions that were decoded before it, too."""
+    chunk = bytes(records(0, [b"a"]) + records(1, [b"b"]))
+    calls = {decode: "read_batch", SimpleConsumer: "_connected"}
+    called, met = getattr(owner, calls[owner]), []
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        met.append(arguments)
+        if len(met) == (4 if owner is decode else 2):
+            raise error("of a signal's handler")
+        return called(*arguments, **options)
+
+    def fetch(request: FetchRequest) -> FetchResponse:
+        return response(*((each.partition, 0, chunk) for each in request.topics[0].partitions))
+
+    with ScriptedBroker({FetchRequest: fetch}) as server:
+        server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {("t", 0): 1, ("t", 1): 1})
+        with SimpleConsumer(config_for(server)) as consumer:
+            consumer.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
+            for tp in consumer.assignment():
+                consumer.seek(tp, 0)
+            with monkeypatch.context() as patched:
+                patched.setattr(owner, calls[owner], interrupted)
+                with pytest.raises(error, match="of a signal's handler"):
+                    drain(consumer, 4)
+            assert [consumer.position(tp) for tp in consumer.assignment()] == [0, 0]
+            assert values(drain(consumer, 4)) == {0: [b"a", b"b"], 1: [b"a", b"b"]}
 
 
 # Transactions
