@@ -22,8 +22,9 @@ from kafkalog.client.consumer.group.generation import NO_GENERATION, Generation,
 from kafkalog.client.consumer.interceptors import ConsumerInterceptors
 from kafkalog.client.consumer.subscription import SubscriptionState, SubscriptionType
 from kafkalog.client.consumer.threads import Monitor, Worker
-from kafkalog.client.errors import is_retriable
+from kafkalog.client.errors import ClientError, is_retriable
 from kafkalog.client.metadata import ClusterMetadata
+from kafkalog.protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -283,7 +284,7 @@ class ClassicCoordinator(AbstractCoordinator):
         if generation.member_id and self._config.group_instance_id is None:
             try:
                 self.requests.leave(generation.member_id, reason, timeout)
-            except Exception as failure:
+            except (ClientError, KafkaError) as failure:
                 logger.info("leaving group %s: %s", self.requests.group_id, failure)
         if error is not None:
             raise error

@@ -25,8 +25,10 @@ from kafkalog.client.consumer.kip848.member import (
 )
 from kafkalog.client.consumer.subscription import SubscriptionState, SubscriptionType
 from kafkalog.client.consumer.threads import Monitor
+from kafkalog.client.errors import ClientError
 from kafkalog.client.metadata import ClusterMetadata
 from kafkalog.client.types import ConsumerGroupMetadata, TopicPartition
+from kafkalog.protocol.errors import KafkaError
 from kafkalog.protocol.schema import ZERO_UUID
 
 logger = logging.getLogger(__name__)
@@ -280,7 +282,7 @@ class Kip848Coordinator(AbstractCoordinator):
         if request is not None:
             try:
                 self.requests.group_heartbeat(request, timeout)
-            except Exception as failure:
+            except (ClientError, KafkaError) as failure:
                 logger.info("leaving group %s: %s", self.requests.group_id, failure)
         if error is not None:
             raise error
