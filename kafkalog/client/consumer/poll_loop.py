@@ -46,6 +46,8 @@ class PollLoop:
         self._collector, self._deserializers = collector, deserializers
         self._interceptors = interceptors
         self._coordinator, self._position_reset = coordinator, position_reset
+        self._refused: tuple[TopicPartition, int, Exception] | None = None
+        """The record before which the last call ended, and why it cannot be deserialized."""
 
     def next(self, deadline: float, take: Callable[[], T]) -> T:
         """Return the first result of `take` that is not empty, or its result at the deadline."""
@@ -63,28 +65,56 @@ class PollLoop:
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Take fetched records, deserialize and intercept them.
 
-        A record that fails is returned again, after those before it.
+        Raises:
+            Exception: A partition has this error; or the next record cannot be deserialized, and comes again with the
+                next call.
         """
-        records = self._collector.take(limit)
+        records, error = self._take(limit)
+        if error is not None:
+            self._refused = None
+            raise error
+        return records
+
+    def _take(self, limit: int) -> tuple[list[ConsumerRecord], Exception | None]:
+        """Take as `take` does, but return the error. An exception that this raises is one of a signal's handler."""
+        if (error := self._refusal()) is not None:
+            return [], error
+        records, error = self._collector.take(limit)
         if not records:
-            return records
+            return records, error
         try:
             found, error = self._deserializers.deserialize(records)
             if error is not None:
+                refused = records[len(found)]
                 self.go_back(records[len(found) :], self._collector.after)
-                if not found:
-                    raise error
-            return self._interceptors.on_consume(found)
+                self._refused = TopicPartition(refused.topic, refused.partition), refused.offset, error
+            return (self._interceptors.on_consume(found), None) if found else ([], error)
         except BaseException:
             # A signal's exception, too: what is not returned does not count as read.
             self.go_back(records, self._collector.after)
             raise
 
+    def _refusal(self) -> Exception | None:
+        """Return why the record at a position cannot be deserialized, if the last call has found that out.
+
+        As in Java (`CompletedFetch.fetchRecords`), the deserializer is not called again before the error is raised.
+        """
+        if self._refused is None:
+            return None
+        tp, offset, error = self._refused
+        state = self._subscription.partitions.get(tp)
+        position = None if state is None else state.position
+        if state is not None and position is not None and position.offset == offset:
+            return None if state.paused else error
+        self._refused = None
+        return None
+
     def take_more(self, taken: list[ConsumerRecord], limit: int, deadline: float) -> None:
         """Wait for further records without doing other steps.
 
         A commit or a rebalance would count the records in `taken` as read, but the application does not have them
-        yet. If an exception of a signal ends the wait, the positions go back to before `taken`.
+        yet. If an exception of a signal's handler ends the wait, the positions go back to before `taken`. An error that
+        comes after records is left for the next call.
         """
         after = dict(self._collector.after)
         try:
@@ -92,11 +122,11 @@ class PollLoop:
                 self._monitor.wait(deadline, self._due)
                 if self._interrupted():
                     break
-                try:
-                    taken += self.take(limit - len(taken))
-                except Exception as error:
+                more, error = self._take(limit - len(taken))
+                if error is not None:
                     logger.debug("comes again with the next call: %s", error)
                     break
+                taken += more
                 after |= self._collector.after
         except BaseException:
             self.go_back(taken, after)

@@ -69,11 +69,12 @@ class FetchCollector:
         self.after: dict[TopicPartition, FetchPosition] = {}
         self._visits: list[_Visit] = []
 
-    def take(self, limit: int) -> list[ConsumerRecord]:
+    def take(self, limit: int) -> tuple[list[ConsumerRecord], Exception | None]:
         """Take at most `limit` fetched records, one partition after the other.
 
-        Raises:
-            Exception: A partition has this error, and no records were taken before.
+        Returns:
+            The records; and without records, the error of a partition, if one has an error. So an exception that this
+            raises is one of a signal's handler.
         """
         taken: list[ConsumerRecord] = []
         self.after = {}
@@ -96,11 +97,9 @@ class FetchCollector:
         except BaseException as interruption:
             self._go_back(interruption)
             raise
-        if failure is not None and not taken:
-            # Otherwise the next call raises it.
-            raise failure
         self.records += len(taken)
-        return taken
+        # An error that comes after records is met again by the next call.
+        return taken, None if taken else failure
 
     def _take_first(self, take: Callable[[PartitionState], tuple[T | None, Exception | None]]) -> T | None:
         """Return what `take` finds in the first partition that has something, or raise that partition's error."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.consumer.subscription import SubscriptionState
 from kafkalog.client.fetch import decode
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from tests.kafkalog.client.consumer.support import DEADLINE_S, take
@@ -117,12 +118,12 @@ def test_records_come_again_if_a_signal_ends_their_decoding(
     """Those of the partitions that were decoded before it, too."""
     read_batch, met = decode.read_batch, []
 
-    def interrupted(buf: Any, pos: int, header: Any, tp: TopicPartition, check_crc: bool = True) -> Any:
+    def interrupted(buf: Any, pos: int, header: Any, tp: TopicPartition, *others: Any) -> Any:
         if tp not in met:
             met.append(tp)
         if len(met) == partition + 1:
             raise error("of a signal's handler")
-        return read_batch(buf, pos, header, tp, check_crc)
+        return read_batch(buf, pos, header, tp, *others)
 
     with two_partitions() as consumer:
         with monkeypatch.context() as patched:
@@ -130,6 +131,77 @@ def test_records_come_again_if_a_signal_ends_their_decoding(
             with pytest.raises(error, match="of a signal's handler"):
                 consumer.poll(DEADLINE_S)
         expect_all(consumer)
+
+
+class StoppedError(Exception):
+    """What a program's own handler of a signal raises."""
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, StoppedError])
+def test_a_signal_while_more_is_taken_reaches_the_caller(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records that were taken before come again."""
+    to_end_of_line, moved = SubscriptionState.to_end_of_line, []
+
+    def interrupted(subscription: SubscriptionState, tp: TopicPartition) -> None:
+        moved.append(tp)
+        if len(moved) == 2:
+            raise error("of a signal's handler")
+        to_end_of_line(subscription, tp)
+
+    with two_partitions() as consumer:
+        with monkeypatch.context() as patched:
+            patched.setattr(SubscriptionState, "to_end_of_line", interrupted)
+            # The first poll takes one partition only.
+            patched.setattr(consumer._collector, "_in_line", _one_at_a_time(consumer))
+            with pytest.raises(error, match="of a signal's handler"):
+                consumer.consume(4, timeout=DEADLINE_S)
+        expect_all(consumer)
+
+
+def _one_at_a_time(consumer: Consumer) -> Callable[[], Any]:
+    in_line = consumer._collector._in_line
+    return lambda: islice(in_line(), 1)
+
+
+ASKS: dict[str, Callable[[Consumer], list[ConsumerRecord]]] = {
+    "poll": lambda consumer: consumer.poll(DEADLINE_S),
+    "consume": lambda consumer: consumer.consume(5, DEADLINE_S),
+}
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+def test_an_error_of_a_deserializer_is_raised_though_it_would_not_come_again(
+    ask: Callable[[Consumer], list[ConsumerRecord]],
+) -> None:
+    """It may have been raised by a signal's handler."""
+    errors = [StoppedError("of a signal's handler")]
+
+    def deserialized(value: bytes) -> bytes:
+        if value == b"v3" and errors:
+            raise errors.pop()
+        return value
+
+    with reading(Topic(), value_deserializer=deserialized) as consumer:
+        consumer.seek(TP, 0)
+        assert [record.offset for record in ask(consumer)] == [0, 1, 2]
+        with pytest.raises(StoppedError):
+            ask(consumer)
+        assert [record.offset for record in consumer.poll(DEADLINE_S)] == [3, 4]
+
+
+def test_an_error_of_a_deserializer_is_forgotten_after_a_seek() -> None:
+    def deserialized(value: bytes) -> bytes:
+        if value == b"v3":
+            raise ValueError("not that one")
+        return value
+
+    with reading(Topic(), value_deserializer=deserialized) as consumer:
+        consumer.seek(TP, 0)
+        assert offsets(consumer, 3) == [0, 1, 2]
+        consumer.seek(TP, 4)
+        assert offsets(consumer, 1) == [4]
 
 
 POLLS: dict[str, Callable[[Consumer], Any]] = {

@@ -368,7 +368,7 @@ def test_what_is_truncated_while_it_is_taken_is_not_handed_out(how: str, arrow: 
     if arrow:
         assert taking.take_arrow(("offset",)) is None
     else:
-        assert taking.take(10) == []
+        assert taking.take(10) == ([], None)
     wanted = {"to an offset": FetchPosition(1, 0), "to a timestamp": None, "above the position": FetchPosition(0)}
     assert (state.position, len(state.completed_fetches), taking.records) == (wanted[how], 0, 0)
     assert taking.after == {}
