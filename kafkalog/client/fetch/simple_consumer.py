@@ -114,7 +114,7 @@ class SimpleConsumer(Closing):
         self._retry = Retry(config, float("inf"))
         self._blocked_until = 0.0
         self._before: dict[_Partition, int | None] = {}
-        """Where the partitions were before the last `_take`."""
+        """The positions of the partitions before the last `_take`."""
 
     # Positions
 

@@ -134,7 +134,7 @@ def test_records_come_again_if_a_signal_ends_their_decoding(
 
 
 class StoppedError(Exception):
-    """What a program's own handler of a signal raises."""
+    """An exception of a program's own handler of a signal."""
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, StoppedError])
