@@ -6,5 +6,6 @@
 - `over_kazoo`   the same values for the library kazoo, which brokers and clients use
 - `buffering`    lets kazoo exchange many requests and answers with few calls of the system
 - `connections`  connections for kazoo, plain or with TLS
+- `withdrawing`  withdraws requests that wait for a connection
 - `opening`      opens a session, or tells why there is none
 """

@@ -14,6 +14,7 @@ from kazoo.protocol.states import KeeperState
 from kafkalog.zookeeper.connections import ConnectionHandler
 from kafkalog.zookeeper.over_kazoo import reconnecting
 from kafkalog.zookeeper.security import PLAIN, Security
+from kafkalog.zookeeper.withdrawing import WithdrawingClient
 
 _LOOK_S = 0.05
 _MECHANISM = "DIGEST-MD5"
@@ -34,7 +35,7 @@ def open_client(
     connect_timeout: float,
     security: Security = PLAIN,
     on_grant: Callable[[float], None] | None = None,
-) -> KazooClient:
+) -> WithdrawingClient:
     """Open a session; blocks until it is there, or cannot come.
 
     Args:
@@ -52,7 +53,7 @@ def open_client(
     handler = ConnectionHandler(security.tls, session_timeout, on_grant)
     login = security.login
     try:
-        client = KazooClient(
+        client = WithdrawingClient(
             hosts=address,
             timeout=session_timeout,
             handler=handler,

@@ -40,7 +40,6 @@ _ERRORS: tuple[tuple[type[Exception], type[steps.ZooKeeperError]], ...] = (
     (exceptions.ConnectionLoss, steps.ConnectionLossError),
     (exceptions.ConnectionClosedError, steps.ConnectionLossError),
     (exceptions.OperationTimeoutError, steps.ConnectionLossError),
-    (KazooTimeoutError, steps.ConnectionLossError),
 )
 
 
@@ -183,7 +182,9 @@ class ZooKeeperSession(Closing):
     def _ask(self, call: Callable[..., Any], *arguments: Any) -> Any:
         sent_at = time.monotonic()
         try:
-            answer = call(*arguments).get(timeout=self._timeout)
+            answer = self._answer(call(*arguments))
+        except steps.ConnectionLossError:
+            raise
         except exceptions.NoNodeError as error:
             self._answered(sent_at)
             raise _translated(error) from error
@@ -193,6 +194,21 @@ class ZooKeeperSession(Closing):
             raise _translated(error) from error
         self._answered(sent_at)
         return answer
+
+    def _answer(self, asked: Any) -> Any:
+        """Wait for the answer to a request. One that is not sent by then is withdrawn."""
+        try:
+            return asked.get(timeout=self._timeout)
+        except KazooTimeoutError:
+            if self._client.withdraw(asked):
+                raise steps.ConnectionLossError(
+                    f"no connection to ZooKeeper for {self._timeout:g} s: the request was not sent"
+                ) from None
+            if asked.ready():
+                return asked.get()
+            raise steps.ConnectionLossError(
+                f"ZooKeeper has not answered for {self._timeout:g} s: the request may still be carried out"
+            ) from None
 
     def _answered(self, sent_at: float) -> None:
         if self._on_answer is not None:

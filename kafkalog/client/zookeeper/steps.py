@@ -41,7 +41,10 @@ class BadVersionError(ZooKeeperError):
 
 
 class ConnectionLossError(ZooKeeperError):
-    """There is no connection, or it was lost before the answer: the request may have been carried out or not."""
+    """There is no connection, or it was lost before the answer.
+
+    The request may have been carried out, or will be, unless the text says that it was not sent.
+    """
 
 
 class SessionExpiredError(ZooKeeperError):
