@@ -60,6 +60,6 @@ def test_tutorial(
 ) -> None:
     address = start_broker().address
     with Producer({"bootstrap.servers": address}) as producer:
-        producer.send_values("words", [b"a line"] * 100)
-    run_page("tutorial/first-stream.md", address, blocks=1, replaced={"out/": f"{tmp_path}/"})
+        producer.send_values("lines", [b"a line"] * 100)
+    run_page("tutorial/first-stream.md", address, blocks=1, replaced={'"first-stream/': f'"{tmp_path}/'})
     assert capsys.readouterr().out.endswith("100 rows\n")
