@@ -41,9 +41,9 @@ FETCH_BYTES = 4 << 20
 
 _START = Struct(">qi")
 
-CLUSTERS: ProcessCache[tuple[tuple[str, str], ...], Cluster] = ProcessCache(8, Cluster.close)
-"""Clusters by `kafka.*` properties with their secrets, for the tasks of this worker process. Few are kept, because they
-hold connections and a worker may serve queries of many users, each with a password of its own."""
+CLUSTERS: ProcessCache[tuple[stopping.Stop, tuple[tuple[str, str], ...]], Cluster] = ProcessCache(8, Cluster.close)
+"""Clusters by `kafka.*` properties with their secrets, for the tasks of this process that are stopped together. Few are
+kept, because they hold connections and a worker may serve queries of many users, each with a password of its own."""
 
 
 OnLoss = Callable[[int, int, str], None]
@@ -69,7 +69,7 @@ def read_range(
         DataLossError: Records are gone, and `failOnDataLoss` is set.
         BatchTooLargeError: A batch expands to more than `maxBatchBytes`.
         TimeoutError: The position has not moved for `kafkaConsumer.pollTimeoutMs`.
-        StoppedError, ClientError: The task was told to stop (`stopping`).
+        RuntimeError, ClientError: The task was told to stop (`stopping`).
         Exception: Fetching or decoding has failed.
     """
     with (
@@ -82,7 +82,8 @@ def read_range(
 
 
 def _cluster(options: SourceOptions) -> Cluster:
-    return CLUSTERS.get(tuple(sorted(options.properties.items())), lambda: Cluster(options.client))
+    key = stopping.current(), tuple(sorted(options.properties.items()))
+    return CLUSTERS.get(key, lambda: Cluster(options.client))
 
 
 class _RangeReader:
@@ -198,8 +199,12 @@ class _RangeReader:
                 yield batch
 
     def stop(self) -> None:
-        """Have the fetch in progress, and every later one, fail with ClientError. Any thread may call it."""
+        """Have requests in progress, and all later ones, fail. Any thread may call it.
+
+        The cluster's client is that of tasks which stop together.
+        """
         self._fetcher.stop()
+        self._cluster.close()
 
     def close(self) -> None:
         """Cancel the fetch in progress and close its connection."""

@@ -12,6 +12,8 @@ import pytest
 from kafkalog.client.errors import ClientError
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.messages.fetch import FetchRequest
+from kafkalog.protocol.messages.metadata import MetadataRequest
+from kafkalog.protocol.schema import Request
 from spark_kafkalog.executor import stopping
 from spark_kafkalog.executor.range_reader import read_range
 from spark_kafkalog.executor.stopping import Stop, StoppedError
@@ -61,13 +63,17 @@ def test_a_load_that_waits_for_a_broker_ends_at_a_signal(tmp_path: Path, number:
     assert list((to / "_staging" / "t").iterdir()) == []
 
 
-def test_a_task_that_waits_for_a_broker_ends_if_another_one_fails() -> None:
+@pytest.mark.parametrize("request_class", [FetchRequest, MetadataRequest])
+def test_a_task_that_waits_for_a_broker_ends_if_another_one_fails(request_class: type[Request]) -> None:
     with silent_broker() as broker:
-        options = SourceOptions.parse({"kafka.bootstrap.servers": broker.address, "subscribe": "t"})
+        broker.handlers[request_class] = lambda request: Silence()
+        given = {"kafka.bootstrap.servers": broker.address, "subscribe": "t"}
+        given |= {f"kafka.{name}.timeout.ms": str(round(20_000 * ENDS_IN_S)) for name in ("request", "default.api")}
+        options = SourceOptions.parse(given)
 
         def work(task: str) -> Done:
             if task == "fails":
-                wait_until(lambda: broker.seen[FetchRequest] > 0, "a fetch")
+                wait_until(lambda: broker.seen[request_class] > 0, "a request")
                 raise NeededError
             return Done(sum(each.num_rows for each in read_range(TopicPartition("t", 0), 0, 9, options, ("value",))))
 
@@ -79,11 +85,28 @@ def test_a_task_that_waits_for_a_broker_ends_if_another_one_fails() -> None:
             except BaseException as error:
                 raised.append(error)
 
-        thread = threading.Thread(target=run)
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
         wait_until(lambda: not thread.is_alive(), "the end of the tasks", ENDS_IN_S)
         thread.join()
     assert [type(each) for each in raised] == [NeededError]
+
+
+def test_tasks_after_a_stop_have_clients_of_their_own() -> None:
+    """Two loads of a process read with the same properties."""
+    with broker_of_topic(lambda request: Silence()) as broker:
+        options = SourceOptions.parse({"kafka.bootstrap.servers": broker.address, "subscribe": "t"})
+
+        def work(task: str) -> Done:
+            if task == "fails":
+                wait_until(lambda: broker.seen[FetchRequest] > 0, "a request")
+                raise NeededError
+            return Done(sum(each.num_rows for each in read_range(TopicPartition("t", 0), 0, 9, options, ("value",))))
+
+        for _ in range(2):
+            broker.seen.clear()
+            with pytest.raises(NeededError):
+                ThreadRunner(2).run(work, ["waits", "fails"])
 
 
 def test_a_task_that_reads_ends_before_its_range_does(topics: Topics) -> None:
@@ -104,7 +127,7 @@ def test_a_task_that_reads_ends_before_its_range_does(topics: Topics) -> None:
                 rows.append(batch.num_rows)
                 begun.set()
                 wait_until(lambda: stopping.current().requested, "the request to stop", ENDS_IN_S)
-        except (StoppedError, ClientError) as error:
+        except (RuntimeError, ClientError) as error:
             stopped.append(error)
             raise
         return Done()
