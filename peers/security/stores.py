@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,13 +67,30 @@ def make_stores(certificates: Certificates, directory: Path, keytool: str | None
         (stores.key_p12, "PKCS12", (), STORE_PASSWORD),
         (stores.key_legacy_p12, "PKCS12", (LEGACY,), STORE_PASSWORD),
     ):
-        _run(
-            *(keytool, *legacy, "-importkeystore", "-noprompt", "-srckeystore", source, "-srcstoretype", "PKCS12"),
-            *("-srcstorepass", STORE_PASSWORD, "-srcalias", "client", "-destkeystore", store, "-deststoretype", kind),
-            *("-deststorepass", STORE_PASSWORD, "-destkeypass", password),
-        )
+        copy_key(source, store, kind, "client", password, (keytool, *legacy))
     source.unlink()
     return stores
+
+
+def copy_key(
+    source: Path, store: Path, kind: str, alias: str, password: str, keytool: Sequence[str] | None = None
+) -> None:
+    """Copy the key `client` of a PKCS #12 store into a store, which may have keys already, with another alias.
+
+    Args:
+        source: The store with the key.
+        store: The store to write; it is made if it does not exist.
+        kind: Its type, JKS or PKCS12.
+        alias: The name of the key there.
+        password: The password of the key there.
+        keytool: The command of a keytool; by default the one beside java.
+    """
+    _run(
+        *(keytool or (_keytool(),)),
+        *("-importkeystore", "-noprompt", "-srckeystore", source),
+        *("-srcstoretype", "PKCS12", "-srcstorepass", STORE_PASSWORD, "-srcalias", "client", "-destalias", alias),
+        *("-destkeystore", store, "-deststoretype", kind, "-deststorepass", STORE_PASSWORD, "-destkeypass", password),
+    )
 
 
 def _keytool() -> str:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 64 << 20
 """No store is as large as this; a file that is, is something else."""
+_PKCS12_KEYS = tuple(bytes.fromhex(f"060b2a864886f70d010c0a01{kind:02x}") for kind in (1, 2))
+"""DER of the object identifiers of private keys in PKCS #12: keyBag and pkcs8ShroudedKeyBag (RFC 7292, 4.2). Each key
+has one. keytool and OpenSSL encrypt the keys, but not what stands before them."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,7 @@ class _Store:
         keys = self._jks().keys
         if not keys:
             raise ConfigError(f"{self._location}: it holds no private key; set the store that has the client's")
+        self._refuse_several(len(keys))
         entry = keys[0]
         try:
             key = entry.key(self._password if key_password is None else key_password)
@@ -180,6 +184,18 @@ class _Store:
             serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         return Identity("".join(map(ssl.DER_cert_to_PEM_cert, _chain(store))), _der_key_as_pem(key), None, location)
+
+    def _refuse_several(self, keys: int) -> None:
+        """Refuse a store of several keys: Java's choice depends on what the broker names in the handshake.
+
+        Raises:
+            ConfigError: There are several.
+        """
+        if keys > 1:
+            raise ConfigError(
+                f"{self._location}: it holds {keys} private keys, and nothing says which one to use; "
+                "keytool -importkeystore -srcalias copies one into a store of its own"
+            )
 
     def _text(self) -> str:
         # What is not UTF-8 can only stand outside of the PEM blocks.
@@ -203,6 +219,8 @@ class _Store:
                 f"{self._location}: PKCS #12 stores need the package cryptography: pip install 'kafkalog[tls]'"
             ) from None
         password = None if self._password is None else self._password.encode()
+        # The package returns one key of several, and counts the certificates of the others among those to trust.
+        self._refuse_several(sum(map(self._data.count, _PKCS12_KEYS)))
         try:
             return load_pkcs12(self._data, password)
         except ValueError:
