@@ -37,16 +37,21 @@ def umask() -> int:
 def _umask_of(directory: str) -> int:
     found = DEFAULT
     for path in (Path(directory, name) for name in _FILES):
-        for text in _settings(path):
+        for text, is_final in _settings(path):
             try:
-                found = parse(text)
+                found = parse(text) if text else found
             except ValueError as error:
                 raise OSError(f"{path}: {KEY}={text}: {error}") from None
+            if is_final:
+                return found
     return found
 
 
-def _settings(path: Path) -> Iterator[str]:
-    """Yield the texts of the setting in a file, of which the last one counts."""
+def _settings(path: Path) -> Iterator[tuple[str, bool]]:
+    """Yield the texts of the setting in a file, and whether they are final: later ones do not replace them then.
+
+    Otherwise the last one counts, as in `loadProperty` of Hadoop's Configuration.
+    """
     # Imported here because most processes read no configuration.
     from xml.etree import ElementTree
 
@@ -57,8 +62,10 @@ def _settings(path: Path) -> Iterator[str]:
     except ElementTree.ParseError as error:
         raise OSError(f"{path} is no XML: {error}") from None
     for each in root.iter("property"):
-        if (each.findtext("name") or "").strip() == KEY and (text := (each.findtext("value") or "").strip()):
-            yield text
+        # Name, value and mark are elements, or attributes in the short form.
+        name, text, final = (each.findtext(part, each.get(part, "")) for part in ("name", "value", "final"))
+        if name.strip() == KEY:
+            yield text.strip(), final == "true"
 
 
 def parse(text: str) -> int:

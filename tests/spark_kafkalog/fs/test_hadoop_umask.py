@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafkalog.fs.hadoop_umask import parse, umask
+from spark_kafkalog.fs.hadoop_umask import KEY, parse, umask
 from spark_kafkalog.fs.hdfs import HdfsFiles
 from spark_kafkalog.fs.opening import open_files
 
@@ -50,6 +50,28 @@ def test_where_the_umask_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     configure(tmp_path / "conf", "002", "hdfs-site.xml")
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "conf"))
     assert umask() == 0o002
+
+
+@pytest.mark.parametrize(
+    ("core", "hdfs", "mask"),
+    [
+        ("{nested}<value>007</value><final>true</final></property>{nested}<value>002</value></property>", "", 0o007),
+        ("{nested}<value>007</value><final> true </final></property>", "{nested}<value>002</value></property>", 0o002),
+        ("{nested}<value>007</value><final>true</final></property>", "{nested}<value>002</value></property>", 0o007),
+        ("{nested}<final>true</final></property>", "{nested}<value>002</value></property>", 0o022),
+        (f'<property name="{KEY}" value="007" final="true"/>', "{nested}<value>002</value></property>", 0o007),
+        ("{nested}<value>007</value></property>", "{nested}<value>002</value><final>true</final></property>", 0o002),
+    ],
+)
+def test_later_settings_do_not_replace_a_final_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, core: str, hdfs: str, mask: int
+) -> None:
+    """As `loadProperty` of Hadoop's Configuration has it."""
+    nested = f"<property><name>{KEY}</name>"
+    for name, text in (("core-site.xml", core), ("hdfs-site.xml", hdfs)):
+        (tmp_path / name).write_text(f"<configuration>{text.format(nested=nested)}</configuration>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert umask() == mask
 
 
 @pytest.mark.peer
