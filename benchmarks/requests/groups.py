@@ -6,9 +6,10 @@ import time
 from uuid import UUID
 
 from benchmarks.requests.cases import LIMIT_S, TOPIC, Case, indexes, sent, whole
-from broker.coordinator.group.records import OffsetCommitValue, offset_commit_key, offset_commit_value
+from broker.coordinator.group.records import offset_commit_key, offset_commit_value
 from broker.coordinator.state_topic import partition_of
 from kafkalog.protocol.codec import encode_request
+from kafkalog.protocol.coordinator_records import OffsetCommitValue
 from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from kafkalog.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest

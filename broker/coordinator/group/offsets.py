@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from broker.coordinator.group import records
 from broker.coordinator.group.membership import Retention
 from broker.coordinator.state_log import StateRecord
+from kafkalog.protocol.coordinator_records import OffsetCommitValue
 from kafkalog.protocol.errors import ErrorCode
 
 TopicPartition = tuple[str, int]
@@ -44,7 +45,7 @@ class Committed:
 
     def record(self, group: str, partition: TopicPartition) -> StateRecord:
         """Return the record that stores this offset."""
-        value = records.OffsetCommitValue(
+        value = OffsetCommitValue(
             offset=self.offset,
             leader_epoch=self.leader_epoch,
             metadata=self.metadata,
@@ -54,7 +55,7 @@ class Committed:
         return StateRecord(records.offset_commit_key(group, *partition), records.offset_commit_value(value))
 
     @classmethod
-    def of(cls, value: records.OffsetCommitValue, stored_at: int) -> Committed:
+    def of(cls, value: OffsetCommitValue, stored_at: int) -> Committed:
         """Return the offset of a record, which was read at `stored_at`."""
         return cls(
             value.offset,

@@ -21,8 +21,14 @@ from struct import Struct as Packed
 from typing import NamedTuple, TypeVar
 
 from kafkalog.protocol.codec import ProtocolError, decode_message, encode_message
+from kafkalog.protocol.coordinator_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from kafkalog.protocol.errors import UnsupportedVersionError
-from kafkalog.protocol.schema import Message, Struct, array, bytes_, int32, int64, string
+from kafkalog.protocol.schema import Message
 
 OFFSET_COMMIT_TYPES = (0, 1)
 GROUP_METADATA_TYPE = 2
@@ -33,44 +39,6 @@ _VERSION = Packed(">h")
 
 class UnreadableRecordError(ValueError):
     """A key or value of an unknown type, or of a version that a later release wrote."""
-
-
-class OffsetCommitKey(Message, versions="0-1"):
-    group: str = string("0+")
-    topic: str = string("0+")
-    partition: int = int32("0+")
-
-
-class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
-    offset: int = int64("0+")
-    leader_epoch: int = int32("3+", default=-1, ignorable=True)
-    metadata: str = string("0+")
-    commit_timestamp: int = int64("0+")
-    expire_timestamp: int = int64("1", default=-1, ignorable=True)  # -1: offsets.retention.minutes
-
-
-class GroupMetadataKey(Message, versions="2"):
-    group: str = string("2")
-
-
-class MemberMetadata(Struct):
-    member_id: str = string("0+")
-    group_instance_id: str | None = string("3+", nullable="3+", default=None, ignorable=True)
-    client_id: str = string("0+")
-    client_host: str = string("0+")
-    rebalance_timeout: int = int32("1+", default=-1, ignorable=True)  # ms
-    session_timeout: int = int32("0+")  # ms
-    subscription: bytes = bytes_("0+")
-    assignment: bytes = bytes_("0+")
-
-
-class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
-    protocol_type: str = string("0+")
-    generation: int = int32("0+")
-    protocol: str | None = string("0+", nullable="0+")
-    leader: str | None = string("0+", nullable="0+")
-    current_state_timestamp: int = int64("2+", default=-1, ignorable=True)  # ms since the epoch
-    members: list[MemberMetadata] = array(MemberMetadata, "0+")
 
 
 class RecordKey(NamedTuple):

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from broker.coordinator.group import records
 from broker.coordinator.group.offsets import Committed, GroupOffsets, TopicPartition
 from broker.coordinator.state_log import StateBatch
+from kafkalog.protocol.coordinator_records import GroupMetadataValue, OffsetCommitValue
 from kafkalog.records.batch import Record
 from kafkalog.records.control import ControlRecordType
 
@@ -39,7 +40,7 @@ class Replay:
             readers: for types of records that this module does not read, by type.
         """
         self._readers = readers
-        self.classic: dict[str, records.GroupMetadataValue] = {}
+        self.classic: dict[str, GroupMetadataValue] = {}
         self.offsets: dict[str, GroupOffsets] = {}
         self.others: dict[str, object] = {}
         self.unknown: dict[int, int] = {}
@@ -86,7 +87,7 @@ class Replay:
             if record.value is None:
                 self.classic.pop(key.group, None)
             else:
-                self.classic[key.group] = records.decode_versioned(records.GroupMetadataValue, record.value)
+                self.classic[key.group] = records.decode_versioned(GroupMetadataValue, record.value)
         elif key.type in self._readers:
             self._readers[key.type](self, record.key or b"", record.value)
         else:
@@ -96,7 +97,7 @@ class Replay:
         partition = (key.topic, key.partition)
         value = None
         if record.value is not None:
-            stored = records.decode_versioned(records.OffsetCommitValue, record.value)
+            stored = records.decode_versioned(OffsetCommitValue, record.value)
             value = Committed.of(stored, record.offset)
         if producer_id is not None:
             pending = self._pending.setdefault(producer_id, {})

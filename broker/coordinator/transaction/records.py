@@ -14,7 +14,8 @@ from struct import Struct as Layout
 
 from broker.coordinator.transaction.machine import NO_PRODUCER_ID, Transaction, TransactionState
 from kafkalog.protocol.codec import ProtocolError, decode_message, encode_message
-from kafkalog.protocol.schema import INT32, M, Message, Struct, array, int8, int16, int32, int64, string
+from kafkalog.protocol.coordinator_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from kafkalog.protocol.schema import M
 
 _VERSION = Layout(">h")
 _BEGINNING = Layout(">hq")
@@ -24,28 +25,6 @@ WRITTEN_VERSION = 0
 
 class UnknownRecordError(Exception):
     """A record of an unknown version, or with unknown content."""
-
-
-class TransactionLogKey(Message, versions="0"):
-    transactional_id: str = string("0")
-
-
-class PartitionsSchema(Struct):
-    topic: str = string("0+")
-    partition_ids: list[int] = array(INT32, "0+")
-
-
-class TransactionLogValue(Message, versions="0-1", flexible="1+"):
-    producer_id: int = int64("0+")
-    previous_producer_id: int = int64("1+", tag=0, default=NO_PRODUCER_ID, ignorable=True)
-    next_producer_id: int = int64("1+", tag=1, default=NO_PRODUCER_ID, ignorable=True)
-    producer_epoch: int = int16("0+")
-    transaction_timeout_ms: int = int32("0+")
-    transaction_status: int = int8("0+")  # TransactionState
-    # null in the state Empty
-    transaction_partitions: list[PartitionsSchema] | None = array(PartitionsSchema, "0+", nullable="0+")
-    transaction_last_update_timestamp_ms: int = int64("0+")
-    transaction_start_timestamp_ms: int = int64("0+")
 
 
 def encode_key(transactional_id: str) -> bytes:

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from broker.coordinator.group import records
 from broker.log.segment.batch_scan import verified_batches
+from kafkalog.protocol.coordinator_records import GroupMetadataValue, OffsetCommitValue
 from kafkalog.records.any_format import decode_any
 from peers import require
 from peers.brokers import kafka
@@ -78,11 +79,11 @@ def write_again(directory: Path) -> int:
                     if record.value is not None:
                         if key.topic:
                             again = records.offset_commit_value(
-                                records.decode_versioned(records.OffsetCommitValue, record.value)
+                                records.decode_versioned(OffsetCommitValue, record.value)
                             )
                         else:
                             again = records.group_metadata_value(
-                                records.decode_versioned(records.GroupMetadataValue, record.value)
+                                records.decode_versioned(GroupMetadataValue, record.value)
                             )
                         assert again == record.value
                     count += 1

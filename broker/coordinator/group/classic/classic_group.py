@@ -36,8 +36,8 @@ from broker.coordinator.group.classic.roster import Roster
 from broker.coordinator.group.classic.static_members import StaticMembers
 from broker.coordinator.group.classic.sync import Sync
 from broker.coordinator.group.membership import CommitRequest, GroupSummary, MemberSummary, Moment, Retention, Token
-from broker.coordinator.group.records import GroupMetadataValue
 from broker.coordinator.state_log import StateRecord
+from kafkalog.protocol.coordinator_records import GroupMetadataValue
 from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE
 from kafkalog.protocol.errors import ErrorCode, NonEmptyGroupError, error_for
 

@@ -20,6 +20,7 @@ from broker.coordinator.group.classic.member import Member
 from broker.coordinator.group.classic.roster import Roster
 from broker.coordinator.group.membership import Moment, Retention
 from broker.coordinator.state_log import StateRecord
+from kafkalog.protocol.coordinator_records import GroupMetadataValue, MemberMetadata
 from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE, subscribed_topics
 from kafkalog.protocol.errors import NonEmptyGroupError
 
@@ -93,7 +94,7 @@ class GroupMetadata:
 
     # -- records
 
-    def restore(self, value: records.GroupMetadataValue) -> None:
+    def restore(self, value: GroupMetadataValue) -> None:
         """Restore a group from its record, except for its members: see `stored_members`."""
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
@@ -108,14 +109,14 @@ class GroupMetadata:
             assignments: of every member, by id, instead of the current ones.
         """
         protocol = self.protocol_name or ""
-        value = records.GroupMetadataValue(
+        value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
             protocol=self.protocol_name,
             leader=members.leader,
             current_state_timestamp=records.NO_TIMESTAMP if self.state_since_ms is None else self.state_since_ms,
             members=[
-                records.MemberMetadata(
+                MemberMetadata(
                     member_id=member.member_id,
                     group_instance_id=member.instance_id,
                     client_id=member.client_id,
@@ -135,7 +136,7 @@ class GroupMetadata:
         return [StateRecord(records.group_metadata_key(self.group_id), None)] if self.generation > 0 else []
 
 
-def stored_members(value: records.GroupMetadataValue) -> Iterator[Member]:
+def stored_members(value: GroupMetadataValue) -> Iterator[Member]:
     """Yield the members of a group that was stored."""
     for stored in value.members:
         rebalance = stored.rebalance_timeout

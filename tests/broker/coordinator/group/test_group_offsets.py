@@ -14,6 +14,7 @@ from broker.coordinator.group.membership import Retention
 from broker.coordinator.group.offsets import Committed, GroupOffsets, Offsets, tombstones
 from broker.coordinator.group.replay import Reader, Replay
 from broker.coordinator.state_log import StateBatch, StateRecord
+from kafkalog.protocol.coordinator_records import GroupMetadataValue, OffsetCommitValue
 from kafkalog.records.batch import Record
 from kafkalog.records.control import ControlRecordType
 
@@ -163,7 +164,7 @@ def test_a_retention_named_by_the_client_is_stored() -> None:
     record = at(1, 5, expires=77).record("g", T0)
     assert record.value is not None
     assert records.version_of(record.value) == 1
-    value = records.decode_versioned(records.OffsetCommitValue, record.value)
+    value = records.decode_versioned(OffsetCommitValue, record.value)
     assert Committed.of(value, 3) == at(1, 5, expires=77, stored_at=3)
 
 
@@ -226,7 +227,7 @@ def test_in_any_order_of_replication_the_log_says_the_same(steps: list[tuple[Any
 def test_the_last_record_of_a_group_holds() -> None:
     log = Log()
     key = records.group_metadata_key("g")
-    value = records.GroupMetadataValue(protocol_type="consumer", generation=1, protocol="range", leader=None)
+    value = GroupMetadataValue(protocol_type="consumer", generation=1, protocol="range", leader=None)
     log.append([StateRecord(key, records.group_metadata_value(value))])
     value.generation = 2
     log.append([StateRecord(key, records.group_metadata_value(value))])

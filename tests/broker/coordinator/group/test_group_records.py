@@ -10,14 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.coordinator.group import records
+from kafkalog.protocol.coordinator_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from kafkalog.protocol.schema import Message
 
 GOLDEN = Path(__file__).parent / "golden" / "group_records.txt"
 LINES = [line.split() for line in GOLDEN.read_text().splitlines()]
 
 
-def member(name: str, instance: str | None) -> records.MemberMetadata:
-    return records.MemberMetadata(
+def member(name: str, instance: str | None) -> MemberMetadata:
+    return MemberMetadata(
         member_id=name,
         group_instance_id=instance,
         client_id="client",
@@ -32,11 +39,11 @@ def member(name: str, instance: str | None) -> records.MemberMetadata:
 def made(name: str, version: int) -> Message:
     """Return the message that `WriteGroupRecords.java` has written under that name."""
     if name == "offset-key":
-        return records.OffsetCommitKey(group="grüße", topic="topic", partition=7)
+        return OffsetCommitKey(group="grüße", topic="topic", partition=7)
     if name == "group-key":
-        return records.GroupMetadataKey(group="grüße")
+        return GroupMetadataKey(group="grüße")
     if name == "offset-value":
-        return records.OffsetCommitValue(
+        return OffsetCommitValue(
             offset=1 << 40,
             leader_epoch=5,
             metadata="where ✓",
@@ -44,9 +51,9 @@ def made(name: str, version: int) -> Message:
             expire_timestamp=1_700_000_999_999 if version == 1 else -1,
         )
     if name == "empty-offset-value":
-        return records.OffsetCommitValue(offset=0, metadata="", commit_timestamp=0)
+        return OffsetCommitValue(offset=0, metadata="", commit_timestamp=0)
     if name == "group-value":
-        return records.GroupMetadataValue(
+        return GroupMetadataValue(
             protocol_type="consumer",
             generation=3,
             protocol="range",
@@ -55,7 +62,7 @@ def made(name: str, version: int) -> Message:
             members=[member("a", None), member("b", "static")],
         )
     assert name == "empty-group-value"
-    return records.GroupMetadataValue(
+    return GroupMetadataValue(
         protocol_type="consumer",
         generation=9,
         protocol=None,
@@ -76,11 +83,11 @@ def test_records_are_byte_for_byte_those_of_apache_kafka(name: str, version: str
 
 def test_values_are_written_in_the_versions_that_apache_kafka_writes() -> None:
     golden = {(name, int(version)): bytes.fromhex(data) for name, version, data in LINES}
-    plain = records.decode_versioned(records.OffsetCommitValue, golden["offset-value", 3])
+    plain = records.decode_versioned(OffsetCommitValue, golden["offset-value", 3])
     assert records.offset_commit_value(plain) == golden["offset-value", 3]
-    retained = records.decode_versioned(records.OffsetCommitValue, golden["offset-value", 1])
+    retained = records.decode_versioned(OffsetCommitValue, golden["offset-value", 1])
     assert records.offset_commit_value(retained) == golden["offset-value", 1]
-    group = records.decode_versioned(records.GroupMetadataValue, golden["group-value", 3])
+    group = records.decode_versioned(GroupMetadataValue, golden["group-value", 3])
     assert records.group_metadata_value(group) == golden["group-value", 3]
     assert records.offset_commit_key("grüße", "topic", 7) == golden["offset-key", 1]
     assert records.group_metadata_key("grüße") == golden["group-key", 2]
@@ -96,8 +103,8 @@ def test_keys_are_told_apart() -> None:
 def test_hostile_bytes_are_refused_or_read(data: bytes) -> None:
     for read in (
         lambda: records.parse_key(data),
-        lambda: records.decode_versioned(records.OffsetCommitValue, data),
-        lambda: records.decode_versioned(records.GroupMetadataValue, data),
+        lambda: records.decode_versioned(OffsetCommitValue, data),
+        lambda: records.decode_versioned(GroupMetadataValue, data),
     ):
         with suppress(records.UnreadableRecordError):
             read()
@@ -105,6 +112,6 @@ def test_hostile_bytes_are_refused_or_read(data: bytes) -> None:
 
 def test_a_version_of_a_later_release_is_refused() -> None:
     with pytest.raises(records.UnreadableRecordError, match="OffsetCommitValue"):
-        records.decode_versioned(records.OffsetCommitValue, b"\x00\x09" + bytes(30))
+        records.decode_versioned(OffsetCommitValue, b"\x00\x09" + bytes(30))
     with pytest.raises(records.UnreadableRecordError):
         records.parse_key(None)

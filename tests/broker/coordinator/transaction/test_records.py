@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from broker.coordinator.transaction.machine import Transaction, TransactionState
 from broker.coordinator.transaction.records import (
-    TransactionLogValue,
     UnknownRecordError,
     decode_key,
     decode_value,
@@ -17,6 +16,7 @@ from broker.coordinator.transaction.records import (
     largest_producer_id,
 )
 from kafkalog.protocol.codec import encode_message
+from kafkalog.protocol.coordinator_records import TransactionLogValue
 
 STORED = [state for state in TransactionState if state < TransactionState.DEAD]
 PARTITIONS = st.frozensets(st.tuples(st.text(max_size=5), st.integers(0, 2**31 - 1)), max_size=6)

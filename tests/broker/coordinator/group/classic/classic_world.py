@@ -13,6 +13,7 @@ from broker.coordinator.group.classic.group_metadata import ClassicGroupState
 from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Protocols, SyncRequest, SyncResult
 from broker.coordinator.group.membership import Answer, Moment, Store
 from broker.coordinator.state_log import StateRecord
+from kafkalog.protocol.coordinator_records import GroupMetadataValue
 from kafkalog.protocol.errors import ErrorCode
 
 EPOCH_MS = 1_700_000_000_000
@@ -179,7 +180,7 @@ class World:
         if value is None:
             self.group = self._fresh()
         else:
-            stored = records.decode_versioned(records.GroupMetadataValue, value)
+            stored = records.decode_versioned(GroupMetadataValue, value)
             self.group = ClassicGroup.load("g", stored, self.settings, self.new_id, self.now)
             self.group.resume(self.now)
         for client in self.clients.values():
@@ -285,11 +286,11 @@ class World:
         )
 
 
-def stored(world: World) -> records.GroupMetadataValue:
+def stored(world: World) -> GroupMetadataValue:
     """The group as it was stored last."""
     value = world.log[-1].value
     assert value is not None
-    return records.decode_versioned(records.GroupMetadataValue, value)
+    return records.decode_versioned(GroupMetadataValue, value)
 
 
 def one_member(world: World, **fields: Any) -> JoinResult:

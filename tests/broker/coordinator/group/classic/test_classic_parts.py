@@ -18,6 +18,7 @@ from broker.coordinator.group.classic.requests import JoinRequest, Protocols, Sy
 from broker.coordinator.group.classic.roster import Roster
 from broker.coordinator.group.classic.sync import check_sync
 from broker.coordinator.group.membership import Moment, Retention
+from kafkalog.protocol.coordinator_records import GroupMetadataValue, MemberMetadata
 from kafkalog.protocol.errors import ErrorCode
 from tests.broker.coordinator.group.classic.classic_world import SESSION_MS, World
 
@@ -249,7 +250,7 @@ def test_what_is_stored_is_what_is_loaded() -> None:
     assert record.key == records.group_metadata_key("g")
     assert [each.assignment for each in members] == [b"", b""], "they count once they are stored"
     assert record.value is not None
-    value = records.decode_versioned(records.GroupMetadataValue, record.value)
+    value = records.decode_versioned(GroupMetadataValue, record.value)
     restored = GroupMetadata("g", Moment(0, 0))
     restored.restore(value)
     assert (restored.generation, restored.protocol_type, restored.protocol_name) == (3, "consumer", "range")
@@ -264,7 +265,7 @@ def test_what_is_stored_is_what_is_loaded() -> None:
 
 def test_a_member_without_a_rebalance_timeout_has_its_session_timeout() -> None:
     """Releases of Apache Kafka before 0.10.1 stored none."""
-    value = records.GroupMetadataValue(members=[records.MemberMetadata(member_id="a", session_timeout=10_000)])
+    value = GroupMetadataValue(members=[MemberMetadata(member_id="a", session_timeout=10_000)])
     assert [each.rebalance_timeout_ms for each in stored_members(value)] == [10_000]
 
 
