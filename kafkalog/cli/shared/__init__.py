@@ -4,6 +4,7 @@
 - `child`           processes that end with their command
 - `client_options`  options that become client properties, and errors as messages
 - `client_log`      the client's log lines as messages of a command
+- `deserializers`   bytes as text, by the classes of Kafka
 - `formatter`       records as lines of text
 - `ids`             which integers can be ids of partitions and brokers
 - `interruptible`   signals that end a command

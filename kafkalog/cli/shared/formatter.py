@@ -7,17 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from kafkalog.cli.shared.client_options import UsageError, complain
+from kafkalog.cli.shared.deserializers import Deserializer, find_deserializer
 from kafkalog.records.errors import RecordsError
 
 if TYPE_CHECKING:
     from kafkalog.client.types import ConsumerRecord
-
-Deserializer = Callable[[bytes], bytes]
-"""Returns the text of bytes.
-
-Raises:
-    ValueError: They are no value of its type.
-"""
 
 
 class UnprintableError(RecordsError):
@@ -32,31 +26,38 @@ class UnprintableError(RecordsError):
         self.done = done
 
 
-def _integer(size: int) -> Deserializer:
-    def text(data: bytes) -> bytes:
-        if len(data) != size:
-            raise ValueError(f"{len(data)} bytes are no integer of {size} bytes")
-        return b"%d" % int.from_bytes(data, "big", signed=True)
+Line = Callable[["ConsumerRecord"], bytes | None]
+"""Returns the text of a record; None for none.
 
-    return text
-
-
-def _boolean(data: bytes) -> bytes:
-    if data not in (b"\0", b"\1"):
-        raise ValueError(f"{len(data)} bytes are no boolean: it is one byte, 0 or 1")
-    return b"true" if data == b"\1" else b"false"
+Raises:
+    ValueError: The record cannot be printed.
+"""
 
 
-DESERIALIZERS: dict[str, Deserializer] = {
-    "StringDeserializer": lambda data: data.decode(errors="replace").encode(),
-    "LongDeserializer": _integer(8),
-    "IntegerDeserializer": _integer(4),
-    "ShortDeserializer": _integer(2),
-    "BooleanDeserializer": _boolean,
-    "ByteArrayDeserializer": lambda data: data,
-}
-"""The classes of Kafka whose values can be printed; bytes are printed as they are."""
-_PACKAGE = "org.apache.kafka.common.serialization."
+def write_each(records: Iterable[ConsumerRecord], line: Line, output: BinaryIO, *, skip_errors: bool) -> None:
+    """Write the text of each record; with `skip_errors` continue after one that cannot be written.
+
+    Raises:
+        UnprintableError: A record cannot be written; those before it are.
+    """
+    for done, record in enumerate(records):
+        try:
+            text = line(record)
+        except ValueError as error:
+            where = f"{record.topic}-{record.partition} offset {record.offset}"
+            if not skip_errors:
+                raise UnprintableError(f"{where}: {error}", done) from None
+            complain(f"{where}: {error}")
+            continue
+        if text is not None:
+            output.write(text)
+
+
+def timestamp_text(record: ConsumerRecord) -> bytes | None:
+    """Return the kind of a record's timestamp, and the timestamp; None if it has none."""
+    if record.timestamp < 0:
+        return None
+    return b"%b:%d" % (b"LogAppendTime" if record.timestamp_type else b"CreateTime", record.timestamp)
 
 
 @dataclass
@@ -90,7 +91,7 @@ class Formatter:
             if name not in cls.__dataclass_fields__:
                 raise UsageError(f"--property {key}: not known; `kafkalog consume --help` lists the properties")
             if name.endswith("_deserializer"):
-                setattr(formatter, name, _deserializer(key, value))
+                setattr(formatter, name, find_deserializer(key, value))
                 continue
             is_flag = isinstance(getattr(formatter, name), bool)
             setattr(formatter, name, value.strip().lower() == "true" if is_flag else value.encode())
@@ -112,16 +113,12 @@ class Formatter:
             output.write(end.join((*lines, b"")))
             return
         separator = self.key_separator
-        for done, record in enumerate(records):
-            try:
-                line = separator.join([column(record) for column in columns])
-            except ValueError as error:
-                where = f"{record.topic}-{record.partition} offset {record.offset}"
-                if not skip_errors:
-                    raise UnprintableError(f"{where}: {error}", done) from None
-                complain(f"{where}: {error}")
-                continue
-            output.write(line + end)
+        write_each(
+            records,
+            lambda record: separator.join([column(record) for column in columns]) + end,
+            output,
+            skip_errors=skip_errors,
+        )
 
     def _columns(self) -> list[Callable[[ConsumerRecord], bytes]]:
         columns = (
@@ -140,9 +137,7 @@ class Formatter:
         return data if deserializer is None else deserializer(data)
 
     def _timestamp(self, record: ConsumerRecord) -> bytes:
-        if record.timestamp < 0:
-            return b"NO_TIMESTAMP"
-        return b"%b:%d" % (b"LogAppendTime" if record.timestamp_type else b"CreateTime", record.timestamp)
+        return timestamp_text(record) or b"NO_TIMESTAMP"
 
     def _partition(self, record: ConsumerRecord) -> bytes:
         return b"Partition:%d" % record.partition
@@ -162,15 +157,3 @@ class Formatter:
 
     def _value(self, record: ConsumerRecord) -> bytes:
         return self._text(record.value, self.value_deserializer)
-
-
-def _deserializer(key: str, name: str) -> Deserializer:
-    """Return the deserializer of a class of Kafka.
-
-    Raises:
-        UsageError: It is not one of those that are here.
-    """
-    found = DESERIALIZERS.get(name.strip().removeprefix(_PACKAGE))
-    if found is None:
-        raise UsageError(f"--property {key}={name}: expected one of {', '.join(DESERIALIZERS)} of {_PACKAGE[:-1]}")
-    return found

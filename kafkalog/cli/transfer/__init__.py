@@ -1,6 +1,7 @@
 """The commands that send and receive records.
 
-- `produce`  `kafkalog produce`
-- `consume`  `kafkalog consume`; `sources` reads its records, and `connector_source` those of groups in ZooKeeper
-- `perf`     `kafkalog perf`
+- `produce`     `kafkalog produce`
+- `consume`     `kafkalog consume`; `sources` reads its records, and `connector_source` those of groups in ZooKeeper
+- `formatters`  the classes of `--formatter`
+- `perf`        `kafkalog perf`
 """

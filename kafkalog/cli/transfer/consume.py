@@ -26,8 +26,9 @@ from kafkalog.cli.shared.client_options import (
     reporting,
     warn_unknown,
 )
-from kafkalog.cli.shared.formatter import Formatter, UnprintableError
+from kafkalog.cli.shared.formatter import UnprintableError
 from kafkalog.cli.shared.interruptible import InterruptedCommand, Interruption
+from kafkalog.cli.transfer.formatters import FORMATTERS, MessageFormatter, make_formatter
 from kafkalog.cli.transfer.sources import Source, member, reader
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ examples:
       --property print.key=true --property print.timestamp=true --property key.separator=:
   kafkalog consume --bootstrap-server localhost:9092 --include 'orders-.*' --group audit --from-beginning
   kafkalog consume --zookeeper localhost:2181 --topic words --from-beginning
+  kafkalog consume --bootstrap-server localhost:9092 --topic __consumer_offsets --from-beginning \\
+      --formatter org.apache.kafka.tools.consumer.OffsetsMessageFormatter
 
 With --group the members of the group share the partitions, and reading begins at the offsets that the group committed.
 With --zookeeper the group is one of Kafka 0.8, whose members and offsets are nodes in ZooKeeper.
@@ -50,12 +53,20 @@ properties of the output (--property KEY=VALUE):
   print.timestamp=false  print.partition=false  print.offset=false  print.headers=false  print.key=false
   print.value=true       key.separator=TAB      line.separator=NEWLINE  headers.separator=,  null.literal=null
   key.deserializer=      value.deserializer=    headers.deserializer=   without them bytes are printed as they are;
-  String, Long, Integer, Short, Boolean or ByteArrayDeserializer of org.apache.kafka.common.serialization
+  String, Long, Integer, Short, Float, Double, Boolean, UUID, Void, Bytes or ByteArrayDeserializer of
+  org.apache.kafka.common.serialization
+
+classes of --formatter, of org.apache.kafka.tools.consumer:
+  DefaultMessageFormatter         the default, which the properties are for
+  LoggingMessageFormatter         the same, and each record also to standard error
+  NoOpMessageFormatter            nothing: records are only read and counted
+  OffsetsMessageFormatter         committed offsets in __consumer_offsets, an object of JSON a line
+  GroupMetadataMessageFormatter   groups in __consumer_offsets, an object of JSON a line
+  TransactionLogMessageFormatter  transactions in __transaction_state, an object of JSON a line
 
 Without --from-beginning or --offset only what is written from now on is printed.
 """
 
-FORMATTERS = ("org.apache.kafka.tools.consumer.DefaultMessageFormatter", "kafka.tools.DefaultMessageFormatter")
 MAX_OFFSET = (1 << 63) - 1
 LEAST_PATIENCE_MS = 10_000
 """The least time that `--timeout-ms` waits for a broker to answer."""
@@ -104,7 +115,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         parser.add_argument(
             f"--{part}-deserializer", metavar="CLASS", help=f"short for --property {part}.deserializer=CLASS"
         )
-    parser.add_argument("--formatter", choices=FORMATTERS, metavar="CLASS", help="DefaultMessageFormatter, Kafka's")
+    parser.add_argument(
+        "--formatter", choices=FORMATTERS, default=FORMATTERS[0], metavar="CLASS", help="what writes records; see below"
+    )
     parser.add_argument(
         "--consumer-property", action="append", default=[], metavar="KEY=VALUE", help="a property of the consumer"
     )
@@ -132,7 +145,7 @@ def run_consume(arguments: argparse.Namespace) -> int:
     from kafkalog.client.config import ClientConfig
     from kafkalog.client.consumer import Blacklist, ConsumerConfig, Whitelist
 
-    formatter = Formatter.from_properties(_formatter_properties(arguments))
+    formatter = make_formatter(arguments.formatter, _formatter_properties(arguments))
     if arguments.zookeeper is not None:
         return _print_from(lambda: _connector(arguments), arguments, formatter)
     if arguments.delete_consumer_offsets:
@@ -179,7 +192,9 @@ def _connector(arguments: argparse.Namespace) -> AbstractContextManager[Source]:
 
 
 def _print_from(
-    open_source: Callable[[], AbstractContextManager[Source]], arguments: argparse.Namespace, formatter: Formatter
+    open_source: Callable[[], AbstractContextManager[Source]],
+    arguments: argparse.Namespace,
+    formatter: MessageFormatter,
 ) -> int:
     printed = Printed()
     with Interruption() as interruption:
@@ -270,7 +285,7 @@ class Printed:
 def _print_all(
     arguments: argparse.Namespace,
     source: Source,
-    formatter: Formatter,
+    formatter: MessageFormatter,
     printed: Printed,
     interruption: Interruption,
 ) -> None:
