@@ -230,7 +230,7 @@ def _send_all(
     topic = arguments.topic
     # Read no line before the topic is known to exist: a line that was read must be sent.
     producer.partitions_for(topic)
-    for lines in _lines(sys.stdin.fileno(), max_size):
+    for lines in read_lines(sys.stdin.fileno(), max_size):
         # A signal waits until all lines that were read are sent.
         with interruption.held():
             if reader.plain and not arguments.sync and max(map(len, lines)) < max_size - 100:
@@ -247,8 +247,8 @@ def _send_all(
                 future.add_done_callback(outcome.note)
 
 
-def _lines(descriptor: int, max_size: int) -> Iterator[list[bytes]]:
-    """Yield lines as they arrive, many at a time, without their ends.
+def read_lines(descriptor: int, max_size: int) -> Iterator[list[bytes]]:
+    r"""Yield lines as they arrive, many at a time, without their ends: `\n`, `\r\n` or `\r`, as for Kafka's reader.
 
     Raises:
         LineError: A line is longer than a record may be.
@@ -256,12 +256,18 @@ def _lines(descriptor: int, max_size: int) -> Iterator[list[bytes]]:
     prompt = os.isatty(descriptor)
     rest: list[bytes] = []
     kept = count = 0
+    held = b""
     while True:
         if prompt and not rest:
             print(">", end="", flush=True)
         data = read_interruptibly(descriptor, READ_SIZE)
         if not data:
             break
+        if held or b"\r" in data:
+            data = held + data
+            # What comes next may be the second half of this line end.
+            held = b"\r" if data.endswith(b"\r") else b""
+            data = data.removesuffix(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         head, newline, tail = data.rpartition(b"\n")
         if not newline:
             rest.append(data)
@@ -270,13 +276,11 @@ def _lines(descriptor: int, max_size: int) -> Iterator[list[bytes]]:
                 raise LineError(f"line {count + 1} is longer than max.request.size ({max_size})")
             continue
         lines = b"".join((*rest, head)).split(b"\n")
-        if b"\r" in data or rest:
-            lines = [line[:-1] if line.endswith(b"\r") else line for line in lines]
         count += len(lines)
         yield lines
         rest = [tail] if tail else []
         kept = len(tail)
-    if rest:
+    if rest or held:
         yield [b"".join(rest)]
 
 
