@@ -168,8 +168,7 @@ class OldProducerConfig:
             **({"max.request.size": self.max_message_size} if self.max_message_size else {}),
             **({"client.id": self.client_id} if self.client_id else {}),
         }
-        made = ProducerConfig.from_dict({**given, **self.rest, "bootstrap.servers": bootstrap_servers})
-        return dataclasses.replace(made, counts_refusals=True)
+        return ProducerConfig.from_dict({**given, **self.rest, "bootstrap.servers": bootstrap_servers})
 
     def open_session(self, **more: Any) -> ZooKeeperSession:
         """Open a session with ZooKeeper; `more` are arguments of `ZooKeeperSession`.

@@ -189,7 +189,9 @@ class OldProducer(Closing):
         with self._lock:
             if compress not in self._producers:
                 brokers = self.config.broker_list if self._discovery is None else self._discovery.bootstrap_servers
-                self._producers[compress] = Producer(self.config.producer(brokers, compress=compress))
+                self._producers[compress] = Producer(
+                    self.config.producer(brokers, compress=compress), counts_refusals=True
+                )
             return self._producers[compress]
 
     def _cluster_changed(self, bootstrap_servers: str, partitions: Mapping[str, int]) -> bool:

@@ -78,8 +78,6 @@ class ProducerConfig:
     compression_level: int | None = None
     batch_limit: int = UNSET_BATCH_LIMIT
     """The size in bytes up to which a batch grows; from `batch_size` on it does not linger any more."""
-    counts_refusals: bool = False
-    """True if `retries` counts connections that could not be made, as in Kafka 0.8; else it counts what was sent."""
     unknown: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     """Properties that neither the producer nor the client knows."""
 

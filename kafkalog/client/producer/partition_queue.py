@@ -56,6 +56,11 @@ class PartitionQueue:
         """Return whether some batch waits or is in flight; the lock is held."""
         return self.open is not None or bool(self.ready or self.in_flight)
 
+    def has_before(self, batch: ProducerBatch) -> bool:
+        """Tell whether some batch of the partition before this one is not done yet."""
+        place = (batch.serial, batch.position)
+        return any((each.serial, each.position) < place for each in (*self.in_flight, *self.ready) if not each.done)
+
     def begin_sequence(self) -> None:
         """Continue with sequence number 0, under another id or epoch."""
         self.next_sequence = 0

@@ -56,25 +56,28 @@ STOPPING_S = 0.1
 class Producer:
     """Send records to topics in the background. Safe for use by several threads.
 
-    `config` holds Kafka's producer properties, or is a ProducerConfig. Nothing is sent before the first record. When
-    `send` returns, the record waits to be sent, and its future will have the outcome. In a forked process the producer
-    is closed.
+    Nothing is sent before the first record. When `send` returns, the record waits to be sent, and its future will have
+    the outcome. In a forked process the producer is closed.
 
         with Producer({"bootstrap.servers": "localhost:9092"}) as producer:
             future = producer.send("words", b"value", key=b"key")
             print(future.result().offset)
 
+    Args:
+        config: Kafka's producer properties, or a ProducerConfig.
+        counts_refusals: Whether `retries` counts connections that could not be made, too, as in Kafka 0.8.
+
     Raises:
         ConfigError: A property cannot be used.
     """
 
-    def __init__(self, config: ProducerConfig | Mapping[str, Any]) -> None:
+    def __init__(self, config: ProducerConfig | Mapping[str, Any], *, counts_refusals: bool = False) -> None:
         if not isinstance(config, ProducerConfig):
             config = ProducerConfig.from_dict(config)
             warn_about(config.unknown)
         self.config = config
         self._cluster = Cluster(self.config.client)
-        self._sender = Sender(self.config, self._cluster)
+        self._sender = Sender(self.config, self._cluster, counts_refusals=counts_refusals)
         self._accumulator = self._sender.accumulator
         self._topics = self._sender.topics
         self._states = self._topics.states

@@ -72,7 +72,9 @@ class Senders(Closing):
         compress = old.is_compressed(topic)
         with self._lock:
             if compress not in self._producers:
-                self._producers[compress] = Producer(old.producer(self._brokers, compress=compress))
+                self._producers[compress] = Producer(
+                    old.producer(self._brokers, compress=compress), counts_refusals=True
+                )
             return self._producers[compress]
 
 

@@ -57,13 +57,19 @@ logger = logging.getLogger(__name__)
 class Sender:
     """Send in a thread of its own, from `start` until the accumulator is closed and empty.
 
+    Args:
+        config: The producer's configuration.
+        cluster: The cluster.
+        counts_refusals: Whether `retries` counts connections that could not be made, as in Kafka 0.8.
+
     Attributes:
         registration: The sender's part in transactions; None for a producer without a `transactional.id`.
     """
 
-    def __init__(self, config: ProducerConfig, cluster: Cluster) -> None:
+    def __init__(self, config: ProducerConfig, cluster: Cluster, *, counts_refusals: bool = False) -> None:
         self._config = config
         self._cluster = cluster
+        self._counts_refusals = counts_refusals
         self._waker = Waker()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._waker, selectors.EVENT_READ)
@@ -340,7 +346,7 @@ class Sender:
             # The broker sees a gap before the batch: either an earlier batch must be sent again, or the broker has lost
             # its state.
             batch.in_doubt = False
-            if not self._follows(queue, batch):
+            if not queue.has_before(batch):
                 if self.registration is not None:
                     self._refuse(queue, batch, error)
                     return
@@ -350,12 +356,6 @@ class Sender:
             self._try_again(batch, error, at_once=at_once)
         else:
             self._refuse(queue, batch, error)
-
-    @staticmethod
-    def _follows(queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Tell whether some batch of the partition before this one is not done yet."""
-        place = (batch.serial, batch.position)
-        return any((each.serial, each.position) < place for each in (*queue.in_flight, *queue.ready) if not each.done)
 
     def _refuse(self, queue: PartitionQueue, batch: ProducerBatch, error: Exception) -> None:
         """Fail a batch that is not in the log. The batches after it would leave a gap, so a new sequence begins."""
@@ -405,7 +405,7 @@ class Sender:
 
         That counts as one of the `retries` only in the producers of Kafka 0.8.
         """
-        counted = self._config.counts_refusals
+        counted = self._counts_refusals
         for batch in batches:
             batch.attempts += counted
         self._lost(channel, error, batches if counted or not is_retriable(error) else [])

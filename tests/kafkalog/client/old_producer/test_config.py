@@ -23,7 +23,6 @@ def test_defaults_are_those_of_kafka() -> None:
     producer = config.producer(config.broker_list, compress=True)
     assert producer.client.bootstrap_servers == (("a", 1), ("b", 2))
     assert (producer.acks, producer.retries, producer.max_in_flight) == (0, 3, 1)
-    assert producer.counts_refusals
     assert producer.compression is Codec.NONE
     assert producer.client.request_timeout == 10.0
     assert producer.client.metadata_max_age == 600.0

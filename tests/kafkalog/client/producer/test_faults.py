@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import random
 import signal
@@ -280,7 +279,7 @@ def test_refused_connections_are_no_attempts(elsewhere: tuple[ScriptedBroker, di
 def test_refused_connections_are_attempts_of_old_producers(elsewhere: tuple[ScriptedBroker, dict[str, int]]) -> None:
     """As in Kafka 0.8, which has no other limit."""
     config = ProducerConfig.from_dict({"bootstrap.servers": elsewhere[0].address, "retries": "1", **QUICK})
-    with Producer(dataclasses.replace(config, counts_refusals=True)) as sending:
+    with Producer(config, counts_refusals=True) as sending:
         error = sending.send("t", b"x").exception(DEADLINE_S)
     assert isinstance(error, ConnectionFailedError)
 
