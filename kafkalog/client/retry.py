@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from kafkalog.client.backoff import Backoff
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientTimeoutError, is_retriable
 from kafkalog.protocol.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
@@ -36,11 +36,11 @@ class Retry:
         steady: Mapping[type[Exception], float] | None = None,
     ) -> None:
         self.deadline = time.monotonic() + config.default_api_timeout if deadline is None else deadline
-        self._backoff = config.retry_backoff
-        self._backoff_max = config.retry_backoff_max
+        self._backoff = Backoff.of(config)
         self._steady = steady or {}
         self._tries = 0
-        self._doublings = 0
+        self._growing = 0
+        """The number of tries that a growing pause has followed."""
         self._unknown_topic = 0
         self._before = ""
         self._ended = ended
@@ -52,7 +52,7 @@ class Retry:
 
     def reset(self) -> None:
         """Begin again with short pauses, because a try has succeeded."""
-        self._tries = self._doublings = self._unknown_topic = 0
+        self._tries = self._growing = self._unknown_topic = 0
         self._before = ""
 
     def pause(self, error: Exception) -> float:
@@ -72,8 +72,8 @@ class Retry:
                 raise error
         seconds = self._steady.get(type(error))
         if seconds is None:
-            seconds = min(self._backoff * 2 ** min(self._doublings, 16), self._backoff_max) * random.uniform(0.8, 1.2)
-            self._doublings += 1
+            self._growing += 1
+            seconds = self._backoff.pause(self._growing)
         self._tries += 1
         is_timeout = isinstance(error, ClientTimeoutError)
         # A call inside of this one may have tried for as long as this one may.
@@ -83,7 +83,7 @@ class Retry:
                 raise error
             raise self.gave_up(error, before) from error
         self._before = str(error)
-        return float(seconds)
+        return seconds
 
     def gave_up(self, error: Exception, before: str = "") -> ClientTimeoutError:
         """Make the error for a call that is not tried again, because the deadline is near; `error` is its last one."""

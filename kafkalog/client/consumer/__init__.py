@@ -15,7 +15,6 @@
 - `classic`              the classic protocol (JoinGroup, SyncGroup)
 - `kip848`               the consumer protocol (KIP-848); the two folders are laid out alike
 - `assignors`            which member gets which partitions, under the classic protocol
-- `backoff`              pauses that grow while tries fail
 - `threads`              the lock that the threads share, what keeps a second application thread out, worker threads
 
 A consumer has these threads. The *application's* thread calls `Consumer.poll`, and runs listeners, callbacks,

@@ -15,6 +15,9 @@ from kafkalog.client.properties.options import boolean, milliseconds, one_of
 Deserializer = Callable[[bytes], Any]
 """Make a value from the bytes of a record's key or value; not called for null."""
 
+STEADY_TRIES = 3
+"""The failures in a row after which pauses begin to grow. Most changes of leaders are over by then."""
+
 DEFAULT_ASSIGNORS = ("range", "cooperative-sticky")
 
 

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
+from kafkalog.client.backoff import Backoff
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.assignors import RebalanceProtocol
-from kafkalog.client.consumer.backoff import Backoff
 from kafkalog.client.consumer.classic.heartbeat import Heartbeat
 from kafkalog.client.consumer.classic.join import Joined, Joining, JoinRefusedError, Snapshot, Wish, snapshot_of
 from kafkalog.client.consumer.classic.member import Member, State
-from kafkalog.client.consumer.config import ConsumerConfig
+from kafkalog.client.consumer.config import STEADY_TRIES, ConsumerConfig
 from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
 from kafkalog.client.consumer.group.generation import NO_GENERATION, Generation, Next
 from kafkalog.client.consumer.interceptors import ConsumerInterceptors
@@ -49,7 +49,7 @@ class ClassicCoordinator(AbstractCoordinator):
         self._prepared = False
         self._join: Future[Joined] | None = None
         self._join_after = 0.0
-        self._backoff = Backoff(config.client)
+        self._backoff = Backoff.of(config.client, steady=STEADY_TRIES)
         self._failed_joins = 0
         self._joined: Joined | None = None
         self._known: Snapshot | None = None

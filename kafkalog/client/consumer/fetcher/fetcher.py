@@ -25,9 +25,9 @@ from contextlib import suppress
 from dataclasses import replace
 from uuid import UUID
 
+from kafkalog.client.backoff import Backoff
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.consumer.backoff import Backoff
-from kafkalog.client.consumer.config import ConsumerConfig
+from kafkalog.client.consumer.config import STEADY_TRIES, ConsumerConfig
 from kafkalog.client.consumer.fetcher.asked_partition import AskedPartition, asked_at
 from kafkalog.client.consumer.fetcher.completed_fetch import CompletedFetch
 from kafkalog.client.consumer.fetcher.fetch_position import (
@@ -94,7 +94,7 @@ class Fetcher(threading.Thread):
         self._lookups = OffsetLookups(cluster, config.client.isolation_level, self._waker.wake)
         self._lost = LostPositions(config.client)
         self._nothing_before = 0.0
-        self._backoff = Backoff(config.client)
+        self._backoff = Backoff.of(config.client, steady=STEADY_TRIES)
         self.columns: tuple[str, ...] | None = None
         self.failure: Exception | None = None
         self.fetches = 0

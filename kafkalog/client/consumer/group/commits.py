@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Protocol
 
+from kafkalog.client.backoff import Backoff
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.errors import CommitFailedError, RetriableCommitFailedError
 from kafkalog.client.consumer.group.generation import Generation
@@ -176,7 +177,7 @@ class Commits:
             # A group without members would take it as a commit by hand, and go back to what others have read.
             raise self._outdated(ErrorCode.UNKNOWN_MEMBER_ID)
         client = self._config.client
-        pause = client.retry_backoff
+        backoff, failures = Backoff.of(client), 0
         while True:
             timeout = (
                 client.request_timeout if deadline is None else min(client.request_timeout, deadline - time.monotonic())
@@ -197,10 +198,11 @@ class Commits:
             unknown = isinstance(error, UnknownTopicOrPartitionError)
             if deadline is None or (unknown and drop_unknown) or not (unknown or is_retriable(error)):
                 raise error
+            failures += 1
+            pause = backoff.pause(failures)
             if time.monotonic() + pause >= deadline:
                 raise ClientTimeoutError(f"the commit of group {self._requests.group_id} failed: {error}") from error
             time.sleep(pause)
-            pause = min(2 * pause, client.retry_backoff_max)
             if isinstance(error, OutdatedMemberError):
                 generation = self._renewed(generation, held)
 

@@ -19,11 +19,12 @@ A heartbeat contains only what has changed since the last answered one. After an
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 from uuid import UUID
 
+from kafkalog.client.backoff import Backoff
 from kafkalog.client.consumer.group.generation import NO_GENERATION, Generation, Next
 from kafkalog.protocol.errors import ErrorCode, FencedInstanceIdError, error_for
 from kafkalog.protocol.messages.consumer_group_heartbeat import (
@@ -87,8 +88,7 @@ class Settings:
     instance_id: str | None = None
     rack_id: str | None = None
     assignor: str | None = None
-    retry_backoff: float = 0.1
-    retry_backoff_max: float = 1.0
+    backoff: Backoff = field(default_factory=lambda: Backoff(0.1, 1.0))
 
 
 class Beat(NamedTuple):
@@ -330,10 +330,8 @@ class Member:
         self._failures = 0
 
     def _back_off(self, now: float) -> None:
-        settings = self.settings
-        pause = min(settings.retry_backoff * 2 ** min(self._failures, 16), settings.retry_backoff_max)
         self._failures += 1
-        self._retry_at = now + pause
+        self._retry_at = now + self.settings.backoff.pause(self._failures)
 
     def _leaving(self) -> ConsumerGroupHeartbeatRequest:
         instance = self.settings.instance_id

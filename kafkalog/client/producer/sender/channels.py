@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import selectors
 import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from kafkalog.client.backoff import Backoff
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError
 from kafkalog.client.network.connection import Connection
@@ -40,6 +40,7 @@ class Channel:
         """The time when the request was begun that the broker has not received completely (`time.monotonic`)."""
         self._unanswered: list[ProducerBatch] = []
         """The batches of an acks=0 request that is still being written."""
+        self._backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max)
         self._failures = 0
         self._retry_at = 0.0
         self._patience = min(FIRST_PATIENCE_S, config.client.connect_timeout)
@@ -199,10 +200,8 @@ class Channel:
         """Close the connection, and pause before the next one; return the batches that were in flight, oldest first."""
         batches = list(self.batches())
         self.close()
-        config = self._config
-        pause = min(config.reconnect_backoff * 2 ** min(self._failures, 16), config.reconnect_backoff_max)
         self._failures += 1
-        self._retry_at = time.monotonic() + pause * random.uniform(0.8, 1.2)
+        self._retry_at = time.monotonic() + self._backoff.pause(self._failures)
         return batches
 
     def close(self) -> None:

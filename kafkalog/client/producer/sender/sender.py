@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from kafkalog.client.backoff import Backoff
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError, about, is_retriable
 from kafkalog.client.network.waker import Waker
@@ -70,6 +71,7 @@ class Sender:
         self._config = config
         self._cluster = cluster
         self._counts_refusals = counts_refusals
+        self._backoff = Backoff.of(config.client)
         self._waker = Waker()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._waker, selectors.EVENT_READ)
@@ -392,9 +394,7 @@ class Sender:
             else:
                 self._finish([batch], error)
             return
-        client = self._config.client
-        pause = min(client.retry_backoff * 2 ** min(batch.attempts - 1, 16), client.retry_backoff_max)
-        batch.retry_at = now if at_once else now + pause
+        batch.retry_at = now if at_once else now + self._backoff.pause(batch.attempts)
         batch.hurried = at_once
         self.accumulator.requeue(queue, [batch])
 

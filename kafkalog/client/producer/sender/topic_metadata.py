@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Collection
 from uuid import UUID
 
+from kafkalog.client.backoff import Backoff
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError, about, is_retriable
 from kafkalog.client.metadata import Broker, LeaderIdAndEpoch, TopicMetadata
@@ -163,6 +163,7 @@ class Topics:
         self._accumulator = accumulator
         self._stale: set[str] = set()
         self._next_at = 0.0
+        self._backoff = Backoff.of(config.client, steady=STEADY_TRIES)
         self._in_vain = 0
         """The number of requests, one after another, that have failed or told nothing new."""
         self._aged_at = time.monotonic() + config.client.metadata_max_age
@@ -255,7 +256,7 @@ class Topics:
             needed = {name for name in wanted if self._is_needed(self.states[name])}
         if not wanted:
             return False
-        self._next_at = now + self._pause()
+        self._next_at = now + self._backoff.pause(self._in_vain)
         self._in_vain += 1
         try:
             found = self._fetch(needed, wanted - needed, limit)
@@ -277,7 +278,7 @@ class Topics:
             for name in wanted:
                 if self._update(self.states[name], found[name]):
                     self._in_vain = 0
-                    self._next_at = min(self._next_at, now + self._pause())
+                    self._next_at = min(self._next_at, now + self._backoff.pause(0))
             self._accumulator.changed.notify_all()
         return True
 
@@ -298,10 +299,6 @@ class Topics:
             self._aged_at = now + self._config.client.metadata_max_age
         self._stale &= self.states.keys()
         return self._stale | leaderless
-
-    def _pause(self) -> float:
-        client, doublings = self._config.client, min(max(self._in_vain - STEADY_TRIES, 0), 16)
-        return float(min(client.retry_backoff * 2**doublings, client.retry_backoff_max) * random.uniform(0.8, 1.2))
 
     def _fetch(self, needed: Collection[str], others: Collection[str], limit: float) -> dict[str, TopicMetadata]:
         """Fetch the metadata of topics; let the brokers create those that are `needed` and do not exist."""
