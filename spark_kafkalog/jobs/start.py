@@ -11,7 +11,7 @@ from kafkalog.client.types import TopicPartition
 from spark_kafkalog import offsets
 from spark_kafkalog.compat import file_sink, hadoop_files
 from spark_kafkalog.driver.discovery import Discovery
-from spark_kafkalog.options.limits import EARLIEST, LATEST, AtEnd, AtOffsets, Limit
+from spark_kafkalog.options.limits import LATEST, AtEnd, AtOffsets, Limit
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.plan.start_and_end import resolve
@@ -27,7 +27,8 @@ def same_for_all(
 
     Otherwise each query would begin at the ends that it finds, and a record that comes in between would be read by one
     of them only. The offsets are stored in the file `note`, for a query that has not begun when the job is started
-    again. If all have begun, the options have no effect any more.
+    again. If all have begun, the options have no effect any more. Partitions that are added before a query begins are
+    read from their first records.
 
     Raises:
         OptionsError: An option is wrong, or the stored offsets are damaged.
@@ -45,18 +46,11 @@ def same_for_all(
         if stored is None:
             found = resolve(start, partitions, discovery.lookup, starting=True)
         else:
-            found = with_later_partitions(_read(note, stored), partitions)
+            found = {tp: offset for tp, offset in _read(note, stored).items() if tp in partitions}
     text = json.dumps(offsets.to_json(found))
     if stored is None:
         hadoop_files.write_text(spark, note, text)
-    return {**source, "startingOffsets": text}
-
-
-def with_later_partitions(
-    stored: Mapping[TopicPartition, int], partitions: frozenset[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """Return the stored start for these partitions; one that was added since begins with its first record."""
-    return {tp: stored.get(tp, EARLIEST) for tp in partitions}
+    return {**source, "startingOffsets": text, "startingOffsetsStrategy": "earliest"}
 
 
 def _read(note: str, stored: str) -> dict[TopicPartition, int]:

@@ -29,6 +29,8 @@ class AtOffsets:
     """An offset for each partition; -2 and -1 stand for the ends."""
 
     offsets: Mapping[TopicPartition, int]
+    earliest_if_none: bool = False
+    """If a partition has no such offset, start at its earliest one instead of refusing the query."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,8 @@ def parse_limit(given: Given, side: str) -> Limit | None:
     `startingTimestamp` takes precedence over `startingOffsetsByTimestamp`, and that over `startingOffsets`;
     likewise for `ending…`.
     """
-    latest_if_none = False
-    if side == "starting":
-        strategy = given.get("startingOffsetsByTimestampStrategy", lambda _, text: text.strip().lower(), "error")
-        if strategy not in ("error", "latest"):
-            raise OptionsError(f"startingOffsetsByTimestampStrategy: expected error or latest, got '{strategy}'")
-        latest_if_none = strategy == "latest"
+    latest_if_none = side == "starting" and _is_lenient(given, "startingOffsetsByTimestampStrategy", "latest")
+    earliest_if_none = side == "starting" and _is_lenient(given, "startingOffsetsStrategy", "earliest")
     if f"{side}Timestamp" in given:
         return AtTimestamp(given.get(f"{side}Timestamp", single_timestamp, 0), latest_if_none)
     if f"{side}OffsetsByTimestamp" in given:
@@ -83,7 +81,15 @@ def parse_limit(given: Given, side: str) -> Limit | None:
             raise OptionsError(
                 f"{side}Offsets: offset {offset} of {tp} is negative; -1 stands for latest and -2 for earliest"
             )
-    return AtOffsets(offsets)
+    return AtOffsets(offsets, earliest_if_none)
+
+
+def _is_lenient(given: Given, name: str, other: str) -> bool:
+    """Return whether an option is `other` instead of `error`, which is the default."""
+    strategy = given.get(name, lambda _, text: text.strip().lower(), "error")
+    if strategy not in ("error", other):
+        raise OptionsError(f"{name}: expected error or {other}, got '{strategy}'")
+    return strategy == other
 
 
 def check_order(starting: Limit, ending: Limit) -> None:

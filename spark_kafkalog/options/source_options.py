@@ -63,7 +63,8 @@ _STREAM_REFUSED = {
 }
 _OPTIONS = (
     *("subscribe", "subscribePattern", "assign", "failOnDataLoss", "includeHeaders", "groupIdPrefix"),
-    *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp", "startingOffsetsByTimestampStrategy"),
+    *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"),
+    *("startingOffsetsStrategy", "startingOffsetsByTimestampStrategy"),
     *("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp", "minPartitions", "maxRecordsPerPartition"),
     *_BATCH_IGNORED,
     *_STREAM_IGNORED,

@@ -16,14 +16,16 @@ def resolve(
     """Return the offset that `limit` means in each assigned partition.
 
     Raises:
-        OptionsError: `limit` names other partitions than the assigned ones; or it is a start, and no record is as late
-            as a timestamp (unless `startingOffsetsByTimestampStrategy=latest`).
+        OptionsError: `limit` names other partitions than the assigned ones, or lacks some (unless
+            `startingOffsetsStrategy=earliest`); or it is a start, and no record is as late as a timestamp (unless
+            `startingOffsetsByTimestampStrategy=latest`).
     """
     if isinstance(limit, AtEnd):
         wanted = dict.fromkeys(assigned, limit.which)
     elif isinstance(limit, AtOffsets):
-        _check_named(limit.offsets, assigned, "startingOffsets" if starting else "endingOffsets")
-        wanted = dict(limit.offsets)
+        others = set(assigned) - limit.offsets.keys() if limit.earliest_if_none else ()
+        wanted = {**limit.offsets, **dict.fromkeys(others, EARLIEST)}
+        _check_named(wanted, assigned, "startingOffsets" if starting else "endingOffsets")
     else:
         wanted = _by_timestamp(limit, assigned, lookup, starting)
     ends = {tp: offset for tp, offset in wanted.items() if offset in (EARLIEST, LATEST)}

@@ -12,9 +12,10 @@ from kafkalog.client.types import TopicPartition
 from spark_kafkalog import offsets
 from spark_kafkalog.compat import hadoop_files
 from spark_kafkalog.jobs import enrich
-from spark_kafkalog.jobs.start import same_for_all, with_later_partitions
+from spark_kafkalog.jobs.start import same_for_all
 from spark_kafkalog.options.parsing import OptionsError
 from tests.spark_kafkalog.topics import Topics, numbers
+from tests.spark_kafkalog.without_spark import Stream
 
 pytestmark = pytest.mark.spark
 
@@ -33,7 +34,7 @@ def test_latest_is_found_once_for_all_queries(spark: SparkSession, topics: Topic
     def start(given: str) -> str:
         source = {"kafka.bootstrap.servers": topics.bootstrap, "subscribe": topic, "startingOffsets": given}
         found = same_for_all(spark, source, str(tmp_path / "note"), [str(each) for each in checkpoints])
-        assert found.keys() == source.keys()
+        assert found.keys() - source.keys() <= {"startingOffsetsStrategy"}
         return found["startingOffsets"]
 
     assert start("earliest") == "earliest"
@@ -50,9 +51,28 @@ def test_latest_is_found_once_for_all_queries(spark: SparkSession, topics: Topic
     assert start("latest") == "latest"
 
 
-def test_a_partition_that_was_added_since_is_read_from_its_first_record() -> None:
-    old, new = TopicPartition("t", 0), TopicPartition("t", 1)
-    assert with_later_partitions({old: 7, TopicPartition("gone", 0): 1}, frozenset((old, new))) == {old: 7, new: -2}
+def test_partitions_that_are_added_before_a_query_begins(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+    topic = topics.create("start", 1)
+    topics.produce(topic, numbers(3), partition=0)
+    checkpoints = [tmp_path / "one", tmp_path / "two"]
+
+    def start() -> dict[str, str]:
+        given = {"kafka.bootstrap.servers": topics.bootstrap, "subscribe": topic, "startingOffsets": "latest"}
+        found = same_for_all(spark, given, str(tmp_path / "note"), [str(each) for each in checkpoints])
+        assert json.loads(found["startingOffsets"]) == {topic: {"0": 3}}
+        return found
+
+    def values(source: dict[str, str]) -> list[bytes | None]:
+        query = Stream(topics.bootstrap, **source)
+        query.drain()
+        return query.values()
+
+    found = start()
+    topics.add_partitions(topic, 2)
+    topics.produce(topic, numbers(2), partition=1)
+    assert values(found) == numbers(2), "between the start of the job and that of a query"
+    planned(checkpoints[0])
+    assert values(start()) == numbers(2), "before the job is started again"
 
 
 def test_both_queries_of_a_job_begin_there(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:

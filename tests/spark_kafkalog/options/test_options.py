@@ -168,6 +168,7 @@ def test_counts_are_positive(name: str, value: str) -> None:
         ("maxOffsetsPerTrigger", "1" * 5000, "maxOffsetsPerTrigger: expected an integer"),
         ("startingOffsetsByTimestamp", "5", "123456789"),
         ("startingOffsetsByTimestampStrategy", "guess", "expected error or latest"),
+        ("startingOffsetsStrategy", "latest", "startingOffsetsStrategy: expected error or earliest, got 'latest'"),
         ("fetchOffset.numRetries", "-1", "must not be negative"),
         ("kafkaConsumer.pollTimeoutMs", str(1 << 63), "does not fit in 64 bits"),
         ("minPartitions", str(1 << 31), "minPartitions: 2147483648 does not fit in 32 bits"),

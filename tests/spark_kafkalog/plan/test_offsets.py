@@ -184,6 +184,12 @@ def test_all_partitions_must_be_named(named: dict[TopicPartition, int]) -> None:
         resolve(AtTimestamps(named), LOG.keys(), Log(LOG), starting=True)
 
 
+def test_partitions_without_an_offset_begin_with_their_first_record() -> None:
+    assert resolve(AtOffsets({A1: 9}, True), LOG.keys(), Log(LOG), starting=True) == {A0: LOG[A0][0], A1: 9}
+    with pytest.raises(OptionsError, match="you must specify all TopicPartitions"):
+        resolve(AtOffsets({A1: 9, TopicPartition("gone", 0): 1}, True), LOG.keys(), Log(LOG), starting=True)
+
+
 def test_specific_offsets_ask_nothing() -> None:
     log = Log(LOG)
     resolve(AtOffsets({A0: 7, A1: 9}), LOG.keys(), log, starting=True)
