@@ -25,7 +25,13 @@ from kafkalog.client.metadata import Broker
 from kafkalog.client.retry import Retry
 from kafkalog.client.transactions.requests import ProducerIdentity, TransactionRequests
 from kafkalog.client.types import TopicPartition
-from kafkalog.protocol.errors import ErrorCode, KafkaError, TransactionalIdNotFoundError, error_for
+from kafkalog.protocol.errors import (
+    BrokerNotAvailableError,
+    ErrorCode,
+    KafkaError,
+    TransactionalIdNotFoundError,
+    error_for,
+)
 from kafkalog.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -253,6 +259,7 @@ class TransactionsAdmin(Connected):
 
         Raises:
             ValueError: Neither a topic nor a broker is given.
+            BrokerNotAvailableError: The broker to be searched is not there.
         """
         now = int(time.time() * 1000) if now_ms is None else now_ms
         searched = list(self._searched(topic, partition, broker_id))
@@ -344,8 +351,11 @@ class TransactionsAdmin(Connected):
                 raise ValueError("a partition needs its topic")
             yield TopicPartition(topic, partition)
             return
-        known = self.cluster.metadata(None if topic is None else [topic], refresh=True).topics
-        for found in known.values():
+        known = self.cluster.metadata(None if topic is None else [topic], refresh=True)
+        if broker_id is not None and broker_id not in known.brokers:
+            there = ", ".join(map(str, sorted(known.brokers)))
+            raise BrokerNotAvailableError(f"broker {broker_id} cannot be asked: the brokers of the cluster are {there}")
+        for found in known.topics.values():
             if topic is not None:
                 _raise(found.error_code, f"topic {topic}")
             for each in found.partitions.values():
