@@ -29,6 +29,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add `elect`."""
     parser = add_action(subparsers, "elect", "elect leaders of partitions", EXAMPLES)
     parser.add_argument(
+        "--admin.config",
+        dest="command_config",
+        metavar="FILE",
+        help="the same as --command-config; Kafka's tool has it",
+    )
+    parser.add_argument(
         "--election-type", required=True, choices=("preferred", "unclean"), type=str.lower, help="who is elected"
     )
     which = parser.add_mutually_exclusive_group(required=True)
