@@ -4,8 +4,8 @@
     python -m tools.terminal_picture quickstart.typescript '$ make quickstart' > docs/images/quickstart.svg
 
 The picture shows the text that the program printed. A line that the program overwrote many times is shown at a few
-evenly spaced moments, because a still picture has no other way to show progress. `--replace OLD=NEW` replaces paths
-of the machine. Nothing else is changed.
+evenly spaced moments, because a still picture has no other way to show progress. `--replace OLD=NEW` replaces a path
+of the machine, as in `--replace "$PWD=/home/me/kafkalog"`. Nothing else is changed.
 """
 
 from __future__ import annotations
