@@ -1,6 +1,7 @@
 """The umask of Hadoop's clients, `fs.permissions.umask-mode`: hdfs-native does not heed it.
 
-It is in `core-site.xml` or `hdfs-site.xml`, in the directory where hdfs-native finds them.
+It is in `core-site.xml` or `hdfs-site.xml`, in the directory where hdfs-native finds them. So may be the setting by
+which a NameNode heeds the umask also below directories that have a default ACL.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 KEY = "fs.permissions.umask-mode"
 DEFAULT = 0o022
+_INHERITANCE = "dfs.namenode.posix.acl.inheritance.enabled"
 _FILES = ("core-site.xml", "hdfs-site.xml")
 """The files of the configuration; settings of the second replace those of the first."""
 _OCTAL = re.compile("0?([0-7]{3})")
@@ -27,31 +29,47 @@ def umask() -> int:
     Raises:
         OSError: The configuration cannot be read, or has a umask that is none.
     """
+    path, text = _setting(KEY)
+    try:
+        return parse(text) if text else DEFAULT
+    except ValueError as error:
+        raise OSError(f"{path}: {KEY}={text}: {error}") from None
+
+
+def default_acls_replace_it() -> bool:
+    """Return whether a default ACL of the parent directory replaces the umask, as in POSIX (HDFS-6962, Hadoop 3.0).
+
+    Raises:
+        OSError: The configuration cannot be read.
+    """
+    return _setting(_INHERITANCE)[1].lower() != "false"
+
+
+def _setting(key: str) -> tuple[Path, str]:
+    """Return the text of a setting, empty if there is none, and the file that it is in."""
     directory, home = os.environ.get("HADOOP_CONF_DIR"), os.environ.get("HADOOP_HOME")
     if directory is None and home is not None:
         directory = f"{home}/etc/hadoop"
-    return DEFAULT if directory is None else _umask_of(directory)
+    return (Path(), "") if directory is None else _setting_in(directory, key)
 
 
 @functools.cache
-def _umask_of(directory: str) -> int:
-    found = DEFAULT
+def _setting_in(directory: str, key: str) -> tuple[Path, str]:
+    """Return the last text of a setting and its file. What is final is not replaced.
+
+    That is what `loadProperty` of Hadoop's Configuration does.
+    """
+    found = Path(), ""
     for path in (Path(directory, name) for name in _FILES):
-        for text, is_final in _settings(path):
-            try:
-                found = parse(text) if text else found
-            except ValueError as error:
-                raise OSError(f"{path}: {KEY}={text}: {error}") from None
+        for text, is_final in _texts(path, key):
+            found = (path, text) if text else found
             if is_final:
                 return found
     return found
 
 
-def _settings(path: Path) -> Iterator[tuple[str, bool]]:
-    """Yield the texts of the setting in a file, and whether they are final: later ones do not replace them then.
-
-    Otherwise the last one counts, as in `loadProperty` of Hadoop's Configuration.
-    """
+def _texts(path: Path, key: str) -> Iterator[tuple[str, bool]]:
+    """Yield the texts of a setting in a file, and whether they are final."""
     # Imported here because most processes read no configuration.
     from xml.etree import ElementTree
 
@@ -64,7 +82,7 @@ def _settings(path: Path) -> Iterator[tuple[str, bool]]:
     for each in root.iter("property"):
         # Name, value and mark are elements, or attributes in the short form.
         name, text, final = (each.findtext(part, each.get(part, "")) for part in ("name", "value", "final"))
-        if name.strip() == KEY:
+        if name.strip() == key:
             yield text.strip(), final == "true"
 
 

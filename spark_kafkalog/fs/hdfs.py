@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from spark_kafkalog.fs.hadoop_umask import umask
+from spark_kafkalog.fs.hadoop_umask import default_acls_replace_it, umask
 from spark_kafkalog.fs.interface import Entry, File, Files
 from spark_kafkalog.fs.paths import split
 from spark_kafkalog.process_cache import ProcessCache
@@ -78,8 +78,33 @@ class HdfsFiles(Files):
     def _create(self, path: str, *, overwrite: bool = False) -> Any:
         from hdfs_native import WriteOptions
 
-        options = WriteOptions(permission=0o666 & ~umask(), overwrite=overwrite, create_parent=False)
-        return self._client.create(_within(path), options)
+        inside = _within(path)
+        options = WriteOptions(permission=self._mode(inside, 0o666), overwrite=overwrite, create_parent=False)
+        return self._client.create(inside, options)
+
+    def _mode(self, inside: str, most: int) -> int:
+        """Return the permissions to ask for: `most`, without those of the umask unless the parent has a default ACL.
+
+        Hadoop's own clients send both, and leave the choice to the NameNode (`FSDirectory.copyINodeDefaultAcl`).
+        hdfs-native sends one.
+        """
+        mask = umask()
+        return most if mask and default_acls_replace_it() and self._has_default_acl(inside) else most & ~mask
+
+    def _has_default_acl(self, inside: str) -> bool:
+        """Return whether what is made at a path inherits a default ACL from the nearest directory above that exists."""
+        while inside != "/":
+            inside = inside.rpartition("/")[0] or "/"
+            try:
+                return any(each.scope == "default" for each in self._client.get_acl_status(inside).entries)
+            except FileNotFoundError:
+                continue
+            except (RuntimeError, OSError) as error:
+                if "AclException" in str(error):
+                    # ACLs are switched off on this NameNode (`dfs.namenode.acls.enabled`).
+                    return False
+                raise
+        return False
 
     def open(self, path: str) -> File:
         return HdfsFile(self.stream(path))
@@ -90,7 +115,8 @@ class HdfsFiles(Files):
 
     def make_directories(self, path: str) -> None:
         with _os_errors(self.url(path)):
-            self._client.mkdirs(_within(path), 0o777 & ~umask(), create_parent=True)
+            inside = _within(path)
+            self._client.mkdirs(inside, self._mode(inside, 0o777), create_parent=True)
 
     def entries(self, directory: str) -> list[Entry]:
         inside = _within(directory)
