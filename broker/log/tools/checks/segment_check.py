@@ -7,14 +7,14 @@ else by the offset index. So a report says how much is lost and how much is not.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from broker.log.producer_state.control_batches import parse_marker
+from broker.log.producer_state.control_batches import Marker, parse_marker
 from broker.log.segment.batch_scan import is_zero
 from broker.log.tools.checks.findings import Finding, Level, Remedy
 from broker.log.tools.checks.index_check import OffsetIndexCheck, TimeIndexCheck
@@ -142,7 +142,7 @@ def check_segment(
         limit = min(following, base + MAX_RELATIVE_OFFSET + 1)
         reader = _Reader(fd, path, report, index.positions, limit, options, progress)
         for view, position, table in reader.chunks():
-            _take(report, view, position, table)
+            _take(report, view, position, table, reader.markers)
             absolute = table[:, t.POSITION] + position
             last = table[:, t.BASE_OFFSET] + table[:, t.LAST_OFFSET_DELTA]
             index.take(absolute, last)
@@ -158,7 +158,12 @@ def check_segment(
 
 
 class _Reader:
-    """Walk over the file in chunks, check the batches, and note damage."""
+    """Walk over the file in chunks, check the batches, and note damage.
+
+    Attributes:
+        markers: the markers of the latest chunk, by the position of their batch in it; None for a control batch of
+            another type.
+    """
 
     def __init__(
         self,
@@ -179,6 +184,7 @@ class _Reader:
         self._options = options
         self._progress = progress
         self._buffer = bytearray(min(CHUNK_BYTES, report.size))
+        self.markers: dict[int, Marker | None] = {}
 
     def chunks(self) -> Iterator[tuple[memoryview, int, Any]]:
         """Yield (bytes, position of the first byte, rows of the valid batches in them)."""
@@ -189,7 +195,7 @@ class _Reader:
             scan = checking.scan(view, 0, report.next_offset)
             if len(scan.table):
                 wrong = checking.check(view, scan.table, report.counts, records=self._options.records)
-                wrong = self._misplaced(scan.table, wrong)
+                wrong = self._unreadable_markers(view, scan.table, self._misplaced(scan.table, wrong))
                 yield view, position, self._sound(position, scan.table, wrong)
                 self._progress(scan.position)
                 position += scan.position
@@ -253,6 +259,27 @@ class _Reader:
             found.setdefault(row, CorruptRecordError(text))
         return sorted(found.items())
 
+    def _unreadable_markers(
+        self, view: memoryview, table: Any, wrong: list[tuple[int, RecordsError]]
+    ) -> list[tuple[int, RecordsError]]:
+        """Read the control records of producers, and add the batches in which they do not read.
+
+        A recovery cuts the log there, too.
+        """
+        self.markers = {}
+        found = dict(wrong)
+        # Compaction leaves empty batches, to keep the epochs of producers.
+        owned = (table[:, t.ATTRIBUTES] & CONTROL_FLAG != 0) & (table[:, t.PRODUCER_ID] >= 0) & (table[:, t.COUNT] > 0)
+        for row in np.flatnonzero(owned).tolist():
+            at = int(table[row, t.POSITION])
+            if row in found or view[at + MAGIC_AT] != MAGIC:
+                continue
+            try:
+                self.markers[at] = parse_marker(view[at : at + int(table[row, t.SIZE])])
+            except RecordsError as error:
+                found[row] = error
+        return sorted(found.items())
+
     def _base_offset_was_wrong(self, position: int, end: int) -> bool:
         """Return whether the batch before `position` has a base offset that is too large.
 
@@ -307,7 +334,9 @@ class _Reader:
         return True
 
 
-def _take(report: SegmentReport, view: memoryview, position: int, table: Any) -> None:
+def _take(
+    report: SegmentReport, view: memoryview, position: int, table: Any, markers: Mapping[int, Marker | None]
+) -> None:
     """Collect the properties of valid batches that the partition's checks need; `position` is that of the view."""
     if not len(table):
         return
@@ -333,7 +362,7 @@ def _take(report: SegmentReport, view: memoryview, position: int, table: Any) ->
     _take_epochs(report, data, rows)
     owned = rows[rows[:, t.PRODUCER_ID] >= 0]
     if len(owned):
-        _take_producers(report, view, owned)
+        _take_producers(report, owned, markers)
 
 
 def _take_epochs(report: SegmentReport, data: Any, rows: Any) -> None:
@@ -348,7 +377,7 @@ def _take_epochs(report: SegmentReport, data: Any, rows: Any) -> None:
         report.epochs.append(run)
 
 
-def _take_producers(report: SegmentReport, view: memoryview, rows: Any) -> None:
+def _take_producers(report: SegmentReport, rows: Any, markers: Mapping[int, Marker | None]) -> None:
     control = rows[:, t.ATTRIBUTES] & CONTROL_FLAG != 0
     data = rows[~control]
     if len(data):
@@ -358,10 +387,7 @@ def _take_producers(report: SegmentReport, view: memoryview, rows: Any) -> None:
     for row in rows[rows[:, t.ATTRIBUTES] & (CONTROL_FLAG | TRANSACTIONAL_FLAG) != 0].tolist():
         aborted: bool | None = None
         if row[t.ATTRIBUTES] & CONTROL_FLAG:
-            try:
-                marker = parse_marker(view[row[t.POSITION] : row[t.POSITION] + row[t.SIZE]])
-            except RecordsError:
-                continue
+            marker = markers.get(row[t.POSITION])
             if marker is None:
                 continue
             aborted = marker.aborted

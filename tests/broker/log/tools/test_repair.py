@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from broker.log.log import Log
 from broker.log.tools import repair
 from broker.log.tools.checks.findings import Remedy
 from broker.log.tools.repair_plan import Choice, plan_repair
+from kafkalog.records.batch import HEADER_SIZE
+from kafkalog.records.checksum import crc32c
 from kafkalog.storage import names
 from tests.broker.log.support import NOW, stored
 from tests.broker.log.tools.damaged import CONFIG, check, errors, flip, logs, positions
@@ -128,3 +131,43 @@ def test_a_plan_changes_nothing(log: Path) -> None:
     for choice in Choice:
         plan_repair(partition, choice)
     assert {path: path.read_bytes() for path in log.parent.rglob("*") if path.is_file()} == before
+
+
+def spoil_marker(path: Path, at: int) -> None:
+    """Give the control record at this position a negative version, and the batch a checksum that fits."""
+    data = bytearray(path.read_bytes())
+    (size,) = struct.unpack_from(">i", data, at + 8)
+    end = at + 12 + size
+    key = next(
+        found for kind in (0, 1) if (found := data.find(struct.pack(">bhh", 8, 0, kind), at + HEADER_SIZE, end)) > 0
+    )
+    struct.pack_into(">h", data, key + 1, -1)
+    struct.pack_into(">I", data, at + 17, crc32c(bytes(data[at + 21 : end])))
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("choice", [Choice.SKIP, Choice.TRUNCATE])
+def test_a_marker_that_does_not_read_is_damage(log: Path, choice: Choice) -> None:
+    """As it is for recovery, here and in Apache Kafka (LogSegment.recover)."""
+    before = values(log)
+    path = logs(log)[1]
+    # The last batches of a segment are a transaction, its abort, another transaction and its commit.
+    *_, (at, _, offset), _, _ = positions(path)
+    spoil_marker(path, at)
+    (log / f"{path.stem}.txnindex").unlink()
+    assert [finding.problem for finding in check(log).all_findings if finding.offset == offset] == [
+        "control record of version -1 (78 bytes)"
+    ]
+    mend(log, choice)
+    kept = [row for row in before if choice is Choice.SKIP or row[0] < offset]
+    assert [row for row in values(log) if row[0] != offset] == [row for row in kept if row[0] != offset]
+
+
+def test_a_last_marker_that_does_not_read_is_cut(log: Path) -> None:
+    before = values(log)
+    path = logs(log)[-1]
+    position = positions(path)[-1][0]
+    spoil_marker(path, position)
+    mend(log)
+    assert path.stat().st_size == position
+    assert values(log) == before[:-1]
