@@ -30,9 +30,9 @@ from kafkalog.client.network.connection import Connection
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import EARLIEST, LATEST, ConsumerRecord, TopicPartition
-from kafkalog.protocol.errors import KafkaError, OffsetOutOfRangeError, error_for
+from kafkalog.protocol.errors import CorruptMessageError, KafkaError, OffsetOutOfRangeError, error_for
 from kafkalog.protocol.messages.fetch import FetchResponse
-from kafkalog.records.errors import RecordsError
+from kafkalog.records.errors import CorruptRecordError, RecordsError
 
 logger = logging.getLogger(__name__)
 _RESOLVE_S = 5.0
@@ -415,6 +415,10 @@ class SimpleConsumer(Closing):
                         self._config.auto_offset_reset,
                     )
                     partition.move(None, reset)
+                    continue
+                except CorruptMessageError as error:
+                    # The broker cannot read the batch, and will not be able to the next time.
+                    partition.is_failing, failure = True, CorruptRecordError(error.message)
                     continue
                 except Exception as error:
                     partition.is_failing = not is_retriable(error)

@@ -48,9 +48,11 @@ from kafkalog.client.metadata import Broker, ClusterMetadata, Leader
 from kafkalog.client.network.waker import Waker
 from kafkalog.client.types import OffsetAndTimestamp, TopicPartition
 from kafkalog.protocol.errors import (
+    CorruptMessageError,
     InconsistentTopicIdError,
     KafkaError,
     OffsetOutOfRangeError,
+    UnknownServerError,
     UnknownTopicIdError,
     error_for,
 )
@@ -212,9 +214,11 @@ class Fetcher(threading.Thread):
         return leader
 
     def _fail(self, state: PartitionState, error: Exception) -> None:
-        """Pause the partition where the error is retriable; otherwise keep the error for the application."""
-        if is_retriable(error):
-            logger.info("partition %s: trying again: %s", state.tp, error)
+        """Pause the partition where the error may pass; otherwise keep the error for the application."""
+        if _may_pass(error):
+            # As in Java, a broker's error that tells nothing is no reason to stop, and none to be silent.
+            level = logging.INFO if is_retriable(error) else logging.WARNING
+            logger.log(level, "partition %s: trying again: %s", state.tp, error)
             state.failures += 1
         else:
             state.error = error
@@ -336,7 +340,7 @@ class Fetcher(threading.Thread):
             if state.version == version:
                 state.refused |= isinstance(error, UnknownTopicIdError | InconsistentTopicIdError)
                 self._fail(state, error)
-        if is_retriable(error):
+        if _may_pass(error):
             self._cluster.forget([state.tp.topic])
             self._watcher.soon()
         self._monitor.notify()
@@ -422,6 +426,12 @@ class Fetcher(threading.Thread):
                 if state.version == asked.version:
                     self._lost.out_of_range(asked, error)
             return
+        except CorruptMessageError as error:
+            with self._monitor.lock:
+                state.replica = None
+                if state.version == asked.version:
+                    self._lost.unreadable(asked, error)
+            return
         except Exception as error:
             self._partition_failed(state, asked.version, error)
             return
@@ -441,3 +451,8 @@ class Fetcher(threading.Thread):
                 state.fetched = completed.next
             elif completed.failure is not None:
                 state.completed_fetches.append(completed)
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Tell whether to try again without the application's doing."""
+    return is_retriable(error) or isinstance(error, UnknownServerError)

@@ -1,6 +1,7 @@
-"""Positions that the log does not have. The consumer goes on as `auto.offset.reset` says, or raises an error.
+"""Positions that the log does not have, or whose batch the broker cannot read.
 
-All functions of `LostPositions` are called under the consumer's lock.
+The consumer goes on as `auto.offset.reset` says, or raises an error. All functions of `LostPositions` are called under
+the consumer's lock.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ import logging
 import time
 
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.consumer.errors import LogTruncationError, PositionOutOfRangeError
+from kafkalog.client.consumer.errors import LogTruncationError, PositionOutOfRangeError, UnreadableBatchError
 from kafkalog.client.consumer.fetcher.asked_partition import AskedPartition
 from kafkalog.client.consumer.fetcher.fetch_position import Truncation
 from kafkalog.client.consumer.subscription import PartitionState
 from kafkalog.client.types import EARLIEST, LATEST, OffsetAndMetadata
-from kafkalog.protocol.errors import OffsetOutOfRangeError
+from kafkalog.protocol.errors import CorruptMessageError, OffsetOutOfRangeError
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,17 @@ class LostPositions:
                 self._config.auto_offset_reset,
             )
             state.look_up(self._reset)
+
+    def unreadable(self, asked: AskedPartition, error: CorruptMessageError) -> None:
+        """Handle that a broker cannot read the batch at the offset that it was asked for."""
+        state = asked.state
+        if asked.of_follower or state.completed_fetches:
+            # The leader's copy may be whole. Fetched records are handed out first.
+            self._look_later(state)
+            return
+        state.error = UnreadableBatchError(state.tp, asked.position.offset, error)
+        state.error.__cause__ = error
+        self._look_later(state)
 
     def _look_later(self, state: PartitionState) -> None:
         state.retry_at = time.monotonic() + self._config.retry_backoff

@@ -17,7 +17,7 @@ from kafkalog.client.fetch.decode import decode_records
 from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.types import ConsumerRecord, TopicPartition
-from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from kafkalog.protocol.errors import ErrorCode, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalog.records.batch import Record, encode_batch
@@ -340,6 +340,17 @@ def test_records_come_again_if_a_signal_keeps_them_from_the_caller(
                     drain(consumer, 4)
             assert [consumer.position(tp) for tp in consumer.assignment()] == [0, 0]
             assert values(drain(consumer, 4)) == {0: [b"a", b"b"], 1: [b"a", b"b"]}
+
+
+def test_a_batch_that_the_broker_cannot_read_is_told() -> None:
+    corrupt = ErrorCode.CORRUPT_MESSAGE
+    with ScriptedBroker({FetchRequest: lambda request: response((0, corrupt, b""))}) as server:
+        server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {("t", 0): 1})
+        with SimpleConsumer(config_for(server)) as consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            consumer.seek(TopicPartition("t", 0), 7)
+            with pytest.raises(CorruptRecordError, match="partition t-0 at offset 7"):
+                drain(consumer, 1)
 
 
 # Transactions
