@@ -51,7 +51,8 @@ class RegisteredSchema(NamedTuple):
 class RegistryConfig:
     """Addresses of a registry, and settings of requests to it. Times in seconds."""
 
-    urls: tuple[str, ...]
+    urls: tuple[str, ...] = field(repr=False)
+    """The addresses. User and password may be in them."""
     user_info: str | None = field(default=None, repr=False)
     timeout_s: float = 10.0
     retries: int = 3

@@ -270,6 +270,11 @@ def test_https(tmp_path: Path) -> None:
                 distrusting.latest("t-value")
 
 
+def test_a_password_in_an_address_is_not_shown() -> None:
+    options = ValueOptions.parse({"valueFormat": "avro", "schemaRegistry.url": "http://user:of-the-registry@host:1"})
+    assert "of-the-registry" not in repr(options)
+
+
 def test_certificates_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[ssl.SSLContext] = []
     make = ssl.create_default_context
