@@ -9,7 +9,16 @@ from typing import TypeAlias
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import about, is_retriable, left_out
-from kafkalog.client.types import EARLIEST, LATEST, READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition
+from kafkalog.client.types import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    READ_UNCOMMITTED,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
 from kafkalog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -21,6 +30,8 @@ __all__ = ["EARLIEST", "LATEST", "Answers", "ask_leaders", "list_offsets", "list
 
 Answers: TypeAlias = dict[TopicPartition, OffsetAndTimestamp | Exception]
 """The offset or the error of each partition."""
+_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+"""The first versions of ListOffsets that know these timestamps; older brokers would take them for times."""
 
 
 def list_offsets(
@@ -116,8 +127,10 @@ def ask_leaders(
             topics=[ListOffsetsTopic(name=name, partitions=parts) for name, parts in topics.items()],
         )
         timeout = min(cluster.config.request_timeout, max(deadline - time.monotonic(), 0.001))
+        least = max(_SINCE.get(timestamps[tp], 0) for tp in asked)
         try:
-            answers |= _answers(cluster.request_to(node_id, request, timeout=timeout), asked)
+            response = cluster.request_to(node_id, request, timeout=timeout, min_version=least)
+            answers |= _answers(response, asked)
         except Exception as error:
             answers |= dict.fromkeys(asked, error)
     return answers

@@ -8,6 +8,12 @@ EARLIEST = -2
 """Timestamp that stands for the first offset that the log still holds."""
 LATEST = -1
 """Timestamp that stands for the end of the log: the high watermark, or, for read_committed, the last stable offset."""
+MAX_TIMESTAMP = -3
+"""Timestamp that stands for the record with the largest timestamp (KIP-734)."""
+EARLIEST_LOCAL = -4
+"""Timestamp that stands for the first offset on the broker's own disks (KIP-405)."""
+LATEST_TIERED = -5
+"""Timestamp that stands for the last offset in remote storage (KIP-1005)."""
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 

@@ -10,5 +10,6 @@
 - `isr`                `kafkalog isr`: why leaders and in-sync replicas changed
 - `partition_files`    JSON files that name partitions
 - `delete_records`     `kafkalog delete-records`
+- `get_offsets`        `kafkalog get-offsets`
 - `delegation_tokens`  `kafkalog delegation-tokens`
 """

@@ -14,7 +14,7 @@ from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientError
 from kafkalog.client.metadata import ClusterMetadata, TopicMetadata
 from kafkalog.client.properties.foreign import warn_about
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition
 from kafkalog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -130,6 +130,18 @@ class Admin(Connected):
     def describe_cluster(self) -> ClusterMetadata:
         """Describe the cluster: its id, its brokers and its controller."""
         return self.cluster.metadata([], refresh=True)
+
+    def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Find offsets by time; see `TopicAdmin.list_offsets`."""
+        return self.topics.list_offsets(timestamps, isolation_level)
+
+    def list_offsets_each(
+        self, timestamps: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
+    ) -> dict[TopicPartition, OffsetAndTimestamp | Exception]:
+        """Find offsets by time, or the error of each partition; see `TopicAdmin.list_offsets_each`."""
+        return self.topics.list_offsets_each(timestamps, isolation_level)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete the records before given offsets; see `TopicAdmin.delete_records`."""
