@@ -14,8 +14,17 @@ from kafkalog.client.producer.sender.topic_metadata import Topics
 from kafkalog.client.producer.transactions.transaction_manager import State, TransactionAbortedError, TransactionManager
 from kafkalog.client.transactions.requests import CONCURRENT_BACKOFF_S, ProducerIdentity, TransactionRequests
 from kafkalog.client.types import TopicPartition
-from kafkalog.protocol.errors import ConcurrentTransactionsError, KafkaError
+from kafkalog.protocol.errors import (
+    ConcurrentTransactionsError,
+    CoordinatorNotAvailableError,
+    KafkaError,
+    NotCoordinatorError,
+)
 from kafkalog.records.batch import NO_SEQUENCE
+
+_UNSURE = (ClientError, CoordinatorNotAvailableError, NotCoordinatorError)
+"""Errors after which the transaction may have begun. A coordinator answers the latter two also where it has written to
+its log, and the write was not confirmed (`TransactionStateManager.appendTransactionToLog`)."""
 
 
 class TransactionRegistration:
@@ -66,7 +75,7 @@ class TransactionRegistration:
             if isinstance(error, ConcurrentTransactionsError):
                 self.next_at = time.monotonic() + CONCURRENT_BACKOFF_S
             elif is_retriable(error):
-                if isinstance(error, ClientError):
+                if isinstance(error, _UNSURE):
                     with self._accumulator.lock:
                         self.transactions.doubt()
                 self._topics.last_error = patience.failed(error)

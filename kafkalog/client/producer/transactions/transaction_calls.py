@@ -86,8 +86,8 @@ class TransactionCalls:
                 with self._accumulator.lock:
                     self.transactions.offsets_added()
                 self._requests.commit_offsets(offsets, member, deadline=deadline)
-            except Exception as error:
-                if not isinstance(error, ClientTimeoutError):
+            except BaseException as error:
+                if isinstance(error, TransactionError):
                     with self._accumulator.lock:
                         self.transactions.offsets_settled(member.group_id, offsets)
                 self._failed(error)
@@ -221,12 +221,13 @@ class TransactionCalls:
             self.transactions.ended()
             self._accumulator.admit()
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: BaseException) -> None:
         with self._accumulator.lock:
-            if isinstance(error, ClientTimeoutError):
-                self.transactions.doubt()
-            elif isinstance(error, TransactionError):
+            if isinstance(error, TransactionError):
                 self.transactions.fail(error)
+            else:
+                # The coordinator's answer is missing: because of the time, the connection, a login or a signal.
+                self.transactions.doubt()
             self._accumulator.admit()
 
 
