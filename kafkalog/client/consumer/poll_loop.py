@@ -182,7 +182,11 @@ class PollLoop:
             self.check_woken()
             self._position_reset.step()
             if state.error is not None:
-                raise state.error
+                with self._monitor.lock:
+                    error, state.error = state.error, None
+                # The next call looks again.
+                self._fetcher.wake()
+                raise error.with_traceback(None)
             if time.monotonic() >= deadline:
                 raise ClientTimeoutError(f"the position of {tp} could not be found in time")
             until = min(deadline, time.monotonic() + backoff)

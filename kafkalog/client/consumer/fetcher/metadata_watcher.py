@@ -135,12 +135,13 @@ class MetadataWatcher:
         if self._watched is not None and self._subscription.watches_all:
             # This is metadata of some topics, and by now all topics are of interest.
             return
+        refused: Exception | None = None
         missing: dict[str, Exception] = {}
         for topic in found.topics.values():
             error = about(topic.error_code, f"topic {topic.name}") if topic.error_code else None
             if isinstance(error, InvalidTopicError | TopicAuthorizationFailedError) and self._watched is not None:
-                raise error
-            if error is not None:
+                refused = refused or error
+            elif error is not None:
                 missing[topic.name] = error
         for name in missing.keys() - self._missing:
             logger.warning("topic %s cannot be read now; looking for it again: %s", name, missing[name])
@@ -149,3 +150,6 @@ class MetadataWatcher:
         self._at = max(self._again_at, time.monotonic() + (min(_MISSING_S, age) if missing else age))
         self._on_metadata(found)
         self._monitor.notify()
+        if refused is not None:
+            # The other topics are known all the same, as in Java (`Metadata.update`).
+            raise refused
