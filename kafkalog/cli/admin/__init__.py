@@ -11,5 +11,6 @@
 - `partition_files`    JSON files that name partitions
 - `delete_records`     `kafkalog delete-records`
 - `get_offsets`        `kafkalog get-offsets`
+- `log_dirs`           `kafkalog log-dirs`
 - `delegation_tokens`  `kafkalog delegation-tokens`
 """
