@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 from kafkalog.client.types import TopicPartition
 from spark_kafkalog.load.layout.staging import HEARTBEAT_S, STALE_AFTER_S
@@ -21,6 +21,7 @@ MOST_SPLIT_RECORDS = 4_000_000
 MOST_FILE_BYTES = 512 << 20
 FROM_EARLIEST = AtEnd(EARLIEST)
 UNTIL_LATEST = AtEnd(LATEST)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EIGHT_DIGITS = re.compile("[0-9]{8}")
 _YEARS = range(1970, 2100)
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -180,7 +181,8 @@ def parse_time(option: str, text: str) -> AtTimestamp:
                 f"{option} {text}: expected milliseconds since 1970, or a time such as 2026-11-21T18:00:00Z"
             ) from None
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        millis = int(moment.timestamp() * 1000)
+        # Rounded up, because no earlier millisecond is as late. A product of floats would be one less at times.
+        millis = -((_EPOCH - moment) // timedelta(milliseconds=1))
     if not 0 <= millis < 1 << 63:
         raise OptionsError(f"{option} {text}: is before 1970 or does not fit in 64 bits")
     return AtTimestamp(millis, latest_if_none=True)

@@ -70,7 +70,9 @@ def test_a_date_without_dashes_is_not_taken_for_milliseconds(option: str) -> Non
         ("2026112", 2026112),
         ("2026-11-21", 1_795_219_200_000),
         ("20261121T000000", 1_795_219_200_000),
+        ("2004-05-12T08:55:14.166Z", 1_084_352_114_166),
+        ("2004-05-12T08:55:14.165001Z", 1_084_352_114_166),
     ],
 )
-def test_other_digits_are_milliseconds(text: str, millis: int) -> None:
+def test_times_are_milliseconds(text: str, millis: int) -> None:
     assert parse_until(text) == AtTimestamp(millis, latest_if_none=True)
