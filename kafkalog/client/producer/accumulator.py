@@ -12,7 +12,6 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import repeat
 
 from kafkalog.client.errors import ClientError, ClientTimeoutError
@@ -21,6 +20,7 @@ from kafkalog.client.producer.batches.encoded_batch import EncodedBatch
 from kafkalog.client.producer.batches.record_encoding import Headers
 from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.client.producer.partition_queue import NO_LEADER, PartitionQueue
+from kafkalog.client.producer.plan import Plan
 from kafkalog.client.producer.transactions.transaction_manager import State, TransactionManager
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.batch import NO_SEQUENCE
@@ -32,26 +32,6 @@ a while, instead of for one record at a time."""
 
 class ProducerClosedError(ClientError, RuntimeError):
     """The producer was closed before, or while, the record was sent."""
-
-
-@dataclass
-class Plan:
-    """The work that the sender must do now."""
-
-    requests: dict[int, list[ProducerBatch]] = field(default_factory=dict)
-    """Batches by the leader's node id, at most one of each partition."""
-    expired: list[ProducerBatch] = field(default_factory=list)
-    leaderless: set[str] = field(default_factory=set)
-    """Topics with batches for a partition whose leader is unknown."""
-    needs_producer_id: bool = False
-    unregistered: list[TopicPartition] = field(default_factory=list)
-    """Partitions with batches that are not in the transaction yet."""
-    wake_at: float = float("inf")
-    """The time to look again even if nothing happens (`time.monotonic`)."""
-    expires_at: float = float("inf")
-    """The time when the first of the waiting batches will have waited too long."""
-    finished: bool = False
-    """True if the producer is being closed and no batch is left."""
 
 
 class Accumulator:
@@ -105,20 +85,25 @@ class Accumulator:
             ProducerClosedError: The producer is closed, or was closed meanwhile.
         """
         with self.lock:
-            batch = queue.open
-            if batch is None or batch.size + size > self._limit or self.used + size > self._memory or self.shut:
-                batch = self._make_room(queue, size)
-            if key is None and not headers and batch.keys is None:
-                batch.values.append(value)
-                batch.timestamps.append(timestamp)
-            else:
-                batch.append_keyed(value, timestamp, key, headers)
-            before = batch.size
-            batch.size = after = before + size
-            self.used += size
+            batch, index = queue.open, -1
+            try:
+                if batch is None or batch.size + size > self._limit or self.used + size > self._memory or self.shut:
+                    batch = self._make_room(queue, size)
+                index = len(batch.timestamps)
+                if key is None and not headers and batch.keys is None:
+                    batch.values.append(value)
+                    batch.timestamps.append(timestamp)
+                else:
+                    batch.append_keyed(value, timestamp, key, headers)
+                before = batch.size
+                batch.size = after = before + size
+                self.used += size
+            except BaseException:
+                self._take_back(queue, index)
+                raise
             if self.idle and (not before or before < self._batch_size <= after):
                 self.rouse()
-            return batch, len(batch.timestamps) - 1
+            return batch, index
 
     def extend(
         self, queue: PartitionQueue, values: Sequence[bytes], ends: Sequence[int], start: int, timestamp: int
@@ -131,21 +116,25 @@ class Accumulator:
         base = ends[start - 1] if start else 0
         first = ends[start] - base
         with self.lock:
-            batch = queue.open
-            if batch is None or batch.size + first > self._limit or self.used + first > self._memory or self.shut:
-                batch = self._make_room(queue, first)
-            room = min(self._limit - batch.size, self._memory - self.used)
-            stop = max(bisect_right(ends, base + room, start), start + 1)
-            index = len(batch.timestamps)
-            count = stop - start
-            batch.values.extend(values[start:stop])
-            batch.timestamps.extend(repeat(timestamp, count))
-            if batch.keys is not None and batch.headers is not None:
-                batch.keys.extend(repeat(None, count))
-                batch.headers.extend(repeat((), count))
-            before = batch.size
-            batch.size = after = before + ends[stop - 1] - base
-            self.used += after - before
+            batch, index = queue.open, -1
+            try:
+                if batch is None or batch.size + first > self._limit or self.used + first > self._memory or self.shut:
+                    batch = self._make_room(queue, first)
+                room = min(self._limit - batch.size, self._memory - self.used)
+                stop = max(bisect_right(ends, base + room, start), start + 1)
+                index = len(batch.timestamps)
+                count = stop - start
+                batch.values.extend(values[start:stop])
+                batch.timestamps.extend(repeat(timestamp, count))
+                if batch.keys is not None and batch.headers is not None:
+                    batch.keys.extend(repeat(None, count))
+                    batch.headers.extend(repeat((), count))
+                before = batch.size
+                batch.size = after = before + ends[stop - 1] - base
+                self.used += after - before
+            except BaseException:
+                self._take_back(queue, index)
+                raise
             if self.idle and (not before or before < self._batch_size <= after):
                 self.rouse()
             return batch, index, count
@@ -157,16 +146,14 @@ class Accumulator:
             self.check_open()
             if self.used + size > self._memory:
                 self._wait_for_memory(size)
-            if queue.open is not None:
-                queue.ready.append(queue.open)
-                queue.open = None
+            batch = EncodedBatch(queue.topic, queue.partition, queue.serial + 1, data)
+            self._close_open(queue)
             queue.serial += 1
-            batch = EncodedBatch(queue.topic, queue.partition, queue.serial, data)
             queue.used_at = batch.created
-            queue.ready.append(batch)
             self._incomplete[batch] = None
             self._active[queue] = None
             self.used += size
+            queue.ready.append(batch)
             if self.idle:
                 self.rouse()
             return batch
@@ -178,14 +165,38 @@ class Accumulator:
             self._wait_for_memory(size)
         batch = queue.open
         if batch is None or batch.size + size > self._limit:
-            if batch is not None and batch.size:
-                queue.ready.append(batch)
+            batch = ProducerBatch(queue.topic, queue.partition, queue.serial + 1)
+            self._close_open(queue)
             queue.serial += 1
-            queue.open = batch = ProducerBatch(queue.topic, queue.partition, queue.serial)
+            queue.open = batch
             queue.used_at = batch.created
             self._incomplete[batch] = None
             self._active[queue] = None
         return batch
+
+    @staticmethod
+    def _close_open(queue: PartitionQueue) -> None:
+        """Take no more records into the partition's open batch.
+
+        An exception of a signal's handler comes after a call has returned. So the batch is always in one place only.
+        """
+        batch, queue.open = queue.open, None
+        if batch is not None:
+            queue.ready.append(batch)
+
+    def _take_back(self, queue: PartitionQueue, count: int) -> None:
+        """Leave `count` records in the partition's open batch, because an exception came while more were appended.
+
+        It may be one of a signal's handler. -1 means that none was appended yet.
+        """
+        batch = queue.open
+        if batch is None:
+            return
+        if count >= 0:
+            batch.cut(count)
+        if not batch.count:
+            queue.open = None
+            self._incomplete.pop(batch, None)
 
     def _wait_for_memory(self, size: int) -> None:
         def room() -> bool:
@@ -302,8 +313,9 @@ class Accumulator:
     def rouse(self) -> None:
         """Wake the sender if it waits; the lock is held."""
         if self.idle:
-            self.idle = False
+            # A signal's handler may raise before it is woken; then the next call wakes it.
             self._wake()
+            self.idle = False
 
     # For the sender
 

@@ -226,6 +226,12 @@ class ProducerBatch:
         self.keys.append(key)
         self.headers.append(headers)
 
+    def cut(self, count: int) -> None:
+        """Leave the first `count` records, whose size is the batch's."""
+        for each in (self.values, self.timestamps, self.keys, self.headers):
+            if each is not None:
+                del each[count:]
+
     def encode(self, codec: Codec, level: int | None, is_transactional: bool = False) -> bytearray:
         """Encode the batch; once, and again when its identity or sequence has changed."""
         if self.encoded is None:
