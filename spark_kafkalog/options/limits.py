@@ -105,6 +105,8 @@ def check_order(starting: Limit, ending: Limit) -> None:
         what, starts, ends = "OffsetsByTimestamp", dict(starting.timestamps), dict(ending.timestamps)
     elif isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
         what, starts, ends = "Offsets", dict(starting.offsets), dict(ending.offsets)
+        if starting.earliest_if_none:
+            starts = dict.fromkeys(ends, EARLIEST) | starts
     if starts.keys() != ends.keys():
         raise OptionsError(
             f"starting{what} and ending{what} name different topic partitions: only one of them has "

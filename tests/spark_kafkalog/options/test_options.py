@@ -302,6 +302,15 @@ def test_a_stream_says_what_it_ignores(caplog: pytest.LogCaptureFixture) -> None
     assert [each.message for each in caplog.records] == ["filterPushdown option ignored in streaming queries"]
 
 
+def test_an_end_of_a_partition_without_a_start() -> None:
+    given = {"startingOffsets": '{"t":{"0":9}}', "endingOffsets": '{"t":{"0":9,"1":2}}'}
+    starting, _ = parse(**given, startingOffsetsStrategy="earliest").batch_limits()
+    assert starting == AtOffsets({T0: 9}, earliest_if_none=True)
+    given["endingOffsets"] = '{"t":{"1":2}}'
+    with pytest.raises(OptionsError, match="only one of them has t-0"):
+        parse(**given, startingOffsetsStrategy="earliest").batch_limits()
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("endingOffsets", "latest"), ("endingOffsetsByTimestamp", '{"t":{"0":5}}'), ("endingTimestamp", "5")],
