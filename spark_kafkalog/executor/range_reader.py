@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from struct import Struct
@@ -59,7 +59,7 @@ def read_range(
     *,
     topic: str | None = None,
     on_loss: OnLoss | None = None,
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Read records with start <= offset < end, in order, as batches with exactly `columns`.
 
     `topic` is the mark of the topic (`offsets.topic_mark`) that the offsets belong to. If the topic was deleted and

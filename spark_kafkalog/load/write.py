@@ -12,6 +12,7 @@ import io
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -97,10 +98,11 @@ def load_split(task: SplitTask) -> WrittenSplit:
         lost.append(Lost(split.partition, start, end, why))
 
     tp = TopicPartition(split.topic, split.partition)
-    records = read_range(tp, split.start, split.end, task.options, COLUMNS, topic=task.topic_mark, on_loss=note)
-    for batch in records:
-        output.write(batch)
-        faults.point("batch-written")
+    reading = read_range(tp, split.start, split.end, task.options, COLUMNS, topic=task.topic_mark, on_loss=note)
+    with closing(reading) as records:
+        for batch in records:
+            output.write(batch)
+            faults.point("batch-written")
     written = output.close()
     task.files.sync(attempt)
     faults.point("split-written")

@@ -99,7 +99,7 @@ def test_a_reader_that_is_not_read_to_its_end(topics: Topics) -> None:
     before = set(threading.enumerate())
     batches = read_range(TopicPartition(topic, 0), 0, 20_000, options_for(topics, topic), ("value",))
     assert next(batches).num_rows
-    batches.close()  # type: ignore[attr-defined]
+    batches.close()
     assert set(threading.enumerate()) <= before
 
 
