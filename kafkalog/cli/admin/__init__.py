@@ -12,5 +12,6 @@
 - `delete_records`     `kafkalog delete-records`
 - `get_offsets`        `kafkalog get-offsets`
 - `log_dirs`           `kafkalog log-dirs`
+- `acls`               `kafkalog acls`: access control lists
 - `delegation_tokens`  `kafkalog delegation-tokens`
 """
