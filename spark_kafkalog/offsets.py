@@ -25,8 +25,8 @@ from kafkalog.client.types import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]
 Lookup = Callable[[Mapping[TopicPartition, int]], Offsets]
-"""Looks up offsets of timestamps (ms; -2 earliest, -1 latest). The offset is -1 if no record is that late. Deleted
-partitions are missing from the answer."""
+"""Looks up offsets of timestamps (ms; -2 earliest, -1 latest). The offset is -1 if no record is that late. Missing
+from the answer are deleted partitions, and by time those whose messages have no timestamps (of before Kafka 0.10)."""
 
 _ID = "id:"
 """Marks a topic's id. Neither a topic's name nor an id can contain ':'."""

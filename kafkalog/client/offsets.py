@@ -19,6 +19,7 @@ from kafkalog.client.types import (
     OffsetAndTimestamp,
     TopicPartition,
 )
+from kafkalog.protocol.errors import UnsupportedForMessageFormatError
 from kafkalog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -39,11 +40,17 @@ def list_offsets(
     timestamps: Mapping[TopicPartition, int],
     isolation_level: int = READ_UNCOMMITTED,
     deadline: float | None = None,
+    *,
+    leave_out_old_formats: bool = False,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """Find the offset of each partition's first record with at least the given timestamp (ms; -2 earliest, -1 latest).
 
     Each leader is asked once for all of its partitions. Partitions that fail with a retriable error are asked for again
     until `deadline` (`time.monotonic`; `default.api.timeout.ms` from now unless given).
+
+    Messages of formats before Kafka 0.10 have no timestamps, so their leaders look nothing up by time.
+    `leave_out_old_formats` leaves out such partitions, as Java's consumer does (`OffsetFetcherUtils`). Otherwise that
+    is an error, as it is to Java's administration client.
 
     Raises:
         ClientTimeoutError: The deadline has passed.
@@ -51,11 +58,14 @@ def list_offsets(
     """
     retry = cluster.retry(deadline)
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
+    old: set[TopicPartition] = set()
     while True:
-        remaining = {tp: timestamp for tp, timestamp in timestamps.items() if tp not in found}
+        remaining = {tp: timestamp for tp, timestamp in timestamps.items() if tp not in found and tp not in old}
         if not remaining:
-            return {tp: found[tp] for tp in timestamps}
-        more, failed = _ask_once(cluster, remaining, isolation_level, retry.deadline)
+            return {tp: found[tp] for tp in timestamps if tp in found}
+        more, failed = _ask_once(
+            cluster, remaining, isolation_level, retry.deadline, old if leave_out_old_formats else None
+        )
         found |= more
         if failed:
             retry.after(next(iter(failed.values())))
@@ -82,9 +92,15 @@ def list_offsets_each(
 
 
 def _ask_once(
-    cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: int, deadline: float
+    cluster: Cluster,
+    timestamps: Mapping[TopicPartition, int],
+    isolation_level: int,
+    deadline: float,
+    old: set[TopicPartition] | None = None,
 ) -> tuple[dict[TopicPartition, OffsetAndTimestamp], dict[TopicPartition, Exception]]:
     """Return the offsets that were found, and the errors that another try may mend.
+
+    Partitions of formats without timestamps are added to `old`, if it is given.
 
     Raises:
         KafkaError, ClientError: A partition has another error.
@@ -96,6 +112,8 @@ def _ask_once(
             found[tp] = answer
         elif is_retriable(answer):
             failed[tp] = answer
+        elif old is not None and isinstance(answer, UnsupportedForMessageFormatError):
+            old.add(tp)
         else:
             raise answer
     return found, failed

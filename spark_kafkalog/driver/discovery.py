@@ -343,4 +343,5 @@ def _behind(known: Position, found: Position) -> list[str]:
 
 
 def _ask(cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: int) -> Offsets:
-    return {tp: each.offset for tp, each in list_offsets(cluster, timestamps, isolation_level).items()}
+    found = list_offsets(cluster, timestamps, isolation_level, leave_out_old_formats=True)
+    return {tp: each.offset for tp, each in found.items()}

@@ -98,7 +98,7 @@ def narrow(ranges: Iterable[OffsetRange], bounds: Bounds, lookup: Lookup) -> lis
     firsts = lookup(dict.fromkeys((part.tp for part in found), int(bounds.not_before)))
     late = []
     for part in found:
-        first = firsts.get(part.tp, -1)
+        first = firsts.get(part.tp, part.start)
         # Without a match, no record that existed is late enough.
         start = max(part.start, ends.get(part.tp, part.start) if first < 0 else first)
         if start < part.end:

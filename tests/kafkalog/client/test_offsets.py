@@ -12,7 +12,7 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
 from kafkalog.client.types import OffsetAndTimestamp, TopicPartition
-from kafkalog.protocol.errors import UnknownServerError, UnknownTopicOrPartitionError
+from kafkalog.protocol.errors import UnknownServerError, UnknownTopicOrPartitionError, UnsupportedForMessageFormatError
 from kafkalog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -48,6 +48,18 @@ def test_first_last_and_by_time(cluster: Cluster, wire: socket.socket, new_topic
     found = list_offsets(cluster, {zero: 1002}, isolation_level=1)[zero]
     assert (found.offset, found.timestamp) == (2, 5000)
     assert list_offsets(cluster, {}) == {}
+
+
+def test_messages_without_timestamps(cluster: Cluster, wire: socket.socket, new_topic: Callable[..., str]) -> None:
+    """Java's consumer leaves them out (`OffsetFetcherUtils`), and its administration client fails."""
+    old, new = new_topic(message_format_version="0.9.0"), new_topic()
+    produce(wire, new, batch([b"a"], timestamp=1000))
+    timestamps = {TopicPartition(old, 0): 5, TopicPartition(new, 0): 5}
+    with pytest.raises(UnsupportedForMessageFormatError, match=old):
+        list_offsets(cluster, timestamps)
+    found = list_offsets(cluster, timestamps, leave_out_old_formats=True)
+    assert found == {TopicPartition(new, 0): OffsetAndTimestamp(0, 1000, 0)}
+    assert list_offsets(cluster, {TopicPartition(old, 0): LATEST})[TopicPartition(old, 0)].offset == 0
 
 
 def test_partitions_that_do_not_exist(cluster: Cluster, new_topic: Callable[..., str]) -> None:

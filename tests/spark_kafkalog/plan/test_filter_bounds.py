@@ -30,6 +30,7 @@ from spark_kafkalog.compat import pushed_filters
 from spark_kafkalog.driver.batch_reader import FilteringBatchReader
 from spark_kafkalog.offsets import OffsetRange, Offsets
 from spark_kafkalog.options.limits import LATEST
+from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.plan.filter_bounds import narrow, push
 from spark_kafkalog.values.typed_readers import takes_filters
@@ -189,6 +190,22 @@ def test_what_is_not_wanted_is_not_read(topics: Topics) -> None:
     list(reader.pushFilters([EqualTo(("partition",), 2), EqualTo(("offset",), 7)]))
     batches = read_partitions(reader, reader.partitions(), schema)
     assert [row["value"] for batch in batches for row in batch.to_pylist()] == [b"7"]
+
+
+def test_messages_without_timestamps_are_read_whole(topics: Topics) -> None:
+    """Their leaders find nothing by time. Messages of before the format was set may have timestamps."""
+    topic = topics.create("old-pushed", config={"message.format.version": "0.9.0"})
+    topics.produce(topic, [b"1", b"2"])
+    servers = {"kafka.bootstrap.servers": topics.bootstrap}
+    reader: Any = FilteringBatchReader(
+        SourceOptions.parse({**servers, "subscribe": topic, "filterPushdown": "true"}), source_schema(False)
+    )
+    list(reader.pushFilters([GreaterThan(("timestamp",), at(T0_MS))]))
+    assert [(task.start, task.end) for task in reader.partitions()] == [(0, 2)]
+    late = {"startingTimestamp": T0_MS, "startingOffsetsByTimestampStrategy": "latest"}
+    assert Batch(topics.bootstrap).rows(chosen("value"), subscribe=topic, **late) == []
+    with pytest.raises(OptionsError, match="No offset matched"):
+        Batch(topics.bootstrap).rows(chosen("value"), subscribe=topic, startingTimestamp=T0_MS)
 
 
 def test_a_reader_takes_filters_if_they_stay_with_it(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:

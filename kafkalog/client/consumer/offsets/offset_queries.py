@@ -40,7 +40,8 @@ class OffsetQueries:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Find the first record of each partition that is not older than a timestamp (ms); None where there is none."""
         found = self._list_offsets(timestamps, deadline)
-        return {tp: each if each.offset >= 0 else None for tp, each in found.items()}
+        asked = (TopicPartition(*tp) for tp in timestamps)
+        return {tp: each if (each := found.get(tp)) is not None and each.offset >= 0 else None for tp in asked}
 
     def offsets(self, timestamps: Mapping[TopicPartition, int], deadline: float) -> dict[TopicPartition, int]:
         """Find the offsets of timestamps such as `EARLIEST` and `LATEST`."""
@@ -50,7 +51,11 @@ class OffsetQueries:
         self, timestamps: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         wanted = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
-        return self._run(lambda: list_offsets(self._cluster, wanted, self._isolation_level, deadline), deadline)
+
+        def look_up() -> dict[TopicPartition, OffsetAndTimestamp]:
+            return list_offsets(self._cluster, wanted, self._isolation_level, deadline, leave_out_old_formats=True)
+
+        return self._run(look_up, deadline)
 
     def _run(self, call: Callable[[], T], deadline: float) -> T:
         """Run a query in a thread of its own, because the wait for a broker cannot be interrupted.

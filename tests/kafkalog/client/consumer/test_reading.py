@@ -112,6 +112,8 @@ def test_the_ends_and_times(live: Live) -> None:
         assert consumer.end_offsets(tps) == {tps[0]: 5, tps[1]: 0}
         found = consumer.offsets_for_times({tps[0]: 0, tps[1]: 0})
         assert {tp: each and each.offset for tp, each in found.items()} == {tps[0]: 0, tps[1]: None}
+        old = TopicPartition(live.topic(message_format_version="0.9.0"), 0)
+        assert consumer.offsets_for_times({old: 0}) == {old: None}
 
 
 def test_an_offset_that_there_is_not(live: Live) -> None:
