@@ -13,7 +13,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -75,7 +75,12 @@ class Description:
     @property
     def bootstrap(self) -> str:
         """The value for `bootstrap.servers`."""
-        return ",".join(f"127.0.0.1:{each.port}" for each in self.brokers)
+        return _addresses(self.brokers)
+
+    @property
+    def informed(self) -> str:
+        """The value for `bootstrap.servers` of the brokers that are not cut off. If all are cut off, it has all."""
+        return _addresses([each for each in self.brokers if not each.cut] or self.brokers)
 
     def broker(self, broker_id: int) -> BrokerEntry:
         """Return one broker's entry.
@@ -98,6 +103,10 @@ class Description:
         part = directory / f".{FILE}"
         part.write_text(json.dumps(asdict(self), indent=1) + "\n")
         part.replace(directory / FILE)
+
+
+def _addresses(brokers: Iterable[BrokerEntry]) -> str:
+    return ",".join(f"127.0.0.1:{each.port}" for each in brokers)
 
 
 @contextmanager

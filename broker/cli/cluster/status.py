@@ -37,7 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kafkalog: {error}", file=sys.stderr)
         return 1
     properties = {
-        "bootstrap.servers": description.bootstrap,
+        # A broker that is cut off still answers, but its metadata is old.
+        "bootstrap.servers": description.informed,
         "request.timeout.ms": REQUEST_MS,
         "default.api.timeout.ms": REQUEST_MS,
     }

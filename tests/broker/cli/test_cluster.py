@@ -135,6 +135,14 @@ def test_a_broker_is_cut_off_and_connected_again(cluster: tuple[Path, str]) -> N
             sent = [producer.send("words", b"meanwhile", partition=number) for number in range(3)]
             assert [each.result(120).offset for each in sent] == [0, 0, 0]
         wait_until(lambda: victim not in leaders(), "the others lead")
+
+        def of_victim() -> str:
+            (found,) = (
+                each for each in lines(run("cluster", "status", *where)) if each.startswith(f"broker {victim} ")
+            )
+            return found
+
+        wait_until(lambda: "leads 0 partitions, in sync with 0 of 3" in of_victim(), "status shows the new leaders")
         assert any("cut off from ZooKeeper and the other" in line for line in lines(run("cluster", "status", *where)))
         assert lines(run("cluster", "heal", str(victim), *where)) == [f"broker {victim} is connected again"]
         assert run("cluster", "heal", str(victim), *where, check=1).stderr.endswith(b" is not cut off\n")
@@ -250,6 +258,15 @@ def test_requests_to_cut_a_broker_off(tmp_path: Path) -> None:
         (tmp_path / "cut-1").write_text(damaged)
         assert read_cut_request(tmp_path, 1) is None, damaged
         assert not (tmp_path / "cut-1").exists()
+
+
+def test_brokers_that_are_cut_off_are_not_asked_for_the_state() -> None:
+    one, two, three = BrokerEntry(1, 9092), BrokerEntry(2, 9093, cut="brokers"), BrokerEntry(3, 9094)
+    description = Description(1, "127.0.0.1:1", [one, two, three])
+    assert description.bootstrap == "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
+    assert description.informed == "127.0.0.1:9092,127.0.0.1:9094"
+    one.cut = three.cut = "all"
+    assert description.informed == description.bootstrap
 
 
 def test_brokers_get_the_ports_of_the_last_time(tmp_path: Path) -> None:
