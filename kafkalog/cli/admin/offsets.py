@@ -137,7 +137,7 @@ def run_export(arguments: argparse.Namespace) -> int:
     if arguments.output_file is None:
         sys.stdout.write(text)
     else:
-        Path(arguments.output_file).write_text(text)
+        Path(arguments.output_file).write_text(text, encoding="utf-8")
         print(f"Wrote {sum(map(len, found.values()))} offsets of {len(found)} groups to {arguments.output_file}.")
     return 1 if missing else 0
 
@@ -149,8 +149,8 @@ def run_import(arguments: argparse.Namespace) -> int:
     from kafkalog.client.zookeeper.groups import OffsetFileError, parse_offset_lines, read_group
 
     try:
-        text = sys.stdin.read() if arguments.input_file == "-" else Path(arguments.input_file).read_text()
-        found = parse_offset_lines(text.splitlines())
+        data = sys.stdin.buffer.read() if arguments.input_file == "-" else Path(arguments.input_file).read_bytes()
+        found = parse_offset_lines(data.decode().splitlines())
     except (OSError, UnicodeDecodeError, OffsetFileError) as error:
         raise UsageError(f"--input-file {arguments.input_file}: {error}") from error
     with open_zookeeper(arguments) as session:

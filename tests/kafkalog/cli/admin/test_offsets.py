@@ -14,7 +14,7 @@ from kafkalog.client.connector import ConsumerConnector
 from kafkalog.client.types import TopicPartition
 from kafkalog.client.zookeeper.groups import OffsetFileError, offset_lines, parse_offset_lines
 from kafkalog.client.zookeeper.migration import Outcome, plan_moves
-from tests.support.command import call
+from tests.support.command import call, start
 from tests.support.member import MemberCluster
 
 
@@ -164,6 +164,19 @@ def test_files_of_offsets() -> None:
 def test_lines_that_cannot_be_read_are_named(line: str) -> None:
     with pytest.raises(OffsetFileError, match="line 2"):
         parse_offset_lines(["/consumers/g/offsets/t/0:1", line])
+
+
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize("piped", [False, True])
+def test_files_are_utf_8_in_every_locale(tmp_path: Path, piped: bool) -> None:
+    file = tmp_path / "offsets"
+    file.write_bytes("/consumers/é/offsets/t/0".encode())
+    words = ("offsets", "import", "--zookeeper", "127.0.0.1:1", "--input-file", "-" if piped else str(file))
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    with start(*words, environment=locale) as process:
+        _, err = process.communicate(file.read_bytes() if piped else None, timeout=60)
+    assert process.returncode == 2
+    assert "line 1: '/consumers/\\xe9/offsets/t/0'" in err.decode()
 
 
 def test_a_plan_of_moves() -> None:
