@@ -50,6 +50,7 @@ COMMANDS = (
     Command("get-offsets", "print offsets of partitions by time", "kafkalog.cli.admin.get_offsets", 58),
     Command("log-dirs", "describe the log directories of brokers", "kafkalog.cli.admin.log_dirs", 59),
     Command("acls", "list, add and remove access control lists", "kafkalog.cli.admin.acls", 59),
+    Command("features", "describe the features of a cluster", "kafkalog.cli.admin.features", 59),
     Command("produce", "write lines of standard input to a topic", "kafkalog.cli.transfer.produce", 60),
     Command("consume", "print the records of a topic", "kafkalog.cli.transfer.consume", 70),
     Command("mirror", "mirror topics from one cluster to another", "kafkalog.mirror.actions", 75),

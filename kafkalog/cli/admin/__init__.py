@@ -13,5 +13,6 @@
 - `get_offsets`        `kafkalog get-offsets`
 - `log_dirs`           `kafkalog log-dirs`
 - `acls`               `kafkalog acls`: access control lists
+- `features`           `kafkalog features`
 - `delegation_tokens`  `kafkalog delegation-tokens`
 """

@@ -20,6 +20,7 @@ from kafkalog.protocol.errors import KafkaError
 if TYPE_CHECKING:
     from kafkalog.client.admin.acls import AclAdmin
     from kafkalog.client.admin.delegation_tokens import DelegationTokenAdmin
+    from kafkalog.client.admin.features import Features
     from kafkalog.client.admin.groups.group_admin import GroupAdmin
     from kafkalog.client.admin.quotas import QuotaAdmin
     from kafkalog.client.admin.replicas import ReplicaAdmin
@@ -130,6 +131,12 @@ class Admin(Connected):
     def describe_cluster(self) -> ClusterMetadata:
         """Describe the cluster: its id, its brokers and its controller."""
         return self.cluster.metadata([], refresh=True)
+
+    def describe_features(self) -> Features:
+        """Describe the features of the cluster; see `kafkalog.client.admin.features`."""
+        from kafkalog.client.admin.features import describe_features
+
+        return describe_features(self.cluster)
 
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED

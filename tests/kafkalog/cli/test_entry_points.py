@@ -31,8 +31,8 @@ def test_every_command_has_a_module_that_adds_its_parser() -> None:
     commands = find_commands()
     assert [each.name for each in commands] == [
         "server", "zookeeper", "cluster", "topics", "configs", "groups", "offsets", "transactions", "reassign", "elect",
-        "isr", "delete-records", "delegation-tokens", "get-offsets", "acls", "log-dirs", "produce", "consume", "mirror",
-        "load", "log", "spark", "perf", "quickstart",
+        "isr", "delete-records", "delegation-tokens", "get-offsets", "acls", "features", "log-dirs", "produce",
+        "consume", "mirror", "load", "log", "spark", "perf", "quickstart",
     ]  # fmt: skip
     for command in commands:
         assert callable(import_module(command.module).add_parser)

@@ -13,7 +13,7 @@ import pytest
 from kafkalog.client.producer import Producer, ProducerConfig
 from peers import require
 from peers.brokers import kafka
-from peers.brokers.kafka import KAFKA_3
+from peers.brokers.kafka import KAFKA_3, KAFKA_4
 from peers.brokers.kafka_tools import KafkaTools
 from peers.brokers.secured_kafka import SecuredKafka
 from tests.support.command import call, run
@@ -24,6 +24,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
 ACLS = "kafka.admin.AclCommand"
+FEATURES = "org.apache.kafka.tools.FeatureCommand"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 GET_OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
@@ -73,6 +74,18 @@ def test_log_directories(tools: KafkaTools, start_broker: Callable[..., Kafkalog
     for words in ((), ("--topic-list", topic), ("--broker-list", "0", "--topic-list", f"{topic},nothing")):
         where = ("--describe", "--bootstrap-server", address, *words)
         assert described(call("log-dirs", *where).out) == described(tools.run(LOG_DIRS, *where))
+
+
+@pytest.mark.parametrize("version", [KAFKA_3, KAFKA_4])
+def test_features(secured_kafkas: Callable[[str], SecuredKafka], version: str) -> None:
+    """The tool of the broker's own version, which has a name for each of its levels."""
+    address = secured_kafkas(version).bootstrap
+    with KafkaTools(version) as running:
+        theirs = running.run(FEATURES, "--bootstrap-server", address, "describe")
+    assert theirs
+    ours = call("features", "describe", "--bootstrap-server", address).out
+    # Kafka 4 separates columns by other blanks.
+    assert [line.split() for line in ours] == [line.split() for line in theirs]
 
 
 def lines_of_acls(lines: list[str]) -> list[str]:
