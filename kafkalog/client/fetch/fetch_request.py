@@ -14,12 +14,14 @@ from uuid import UUID
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import InvalidResponseError
+from kafkalog.client.metadata import Broker, LeaderIdAndEpoch
 from kafkalog.client.types import TopicPartition
-from kafkalog.protocol.errors import OffsetOutOfRangeError, error_for
+from kafkalog.protocol.errors import ErrorCode, OffsetOutOfRangeError, error_for
 from kafkalog.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
+    FetchResponse,
     FetchTopic,
     PartitionData,
 )
@@ -33,6 +35,7 @@ MIN_VERSION = 4
 MAX_VERSION = 12
 """The newest version that names topics by their names."""
 _NO_IDS: Mapping[TopicPartition, UUID] = {}
+_OF_OTHERS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _START = Struct(">qi")
 _INT32 = Struct(">i")
 _NOTHING = memoryview(b"")
@@ -113,6 +116,22 @@ def max_version(request: FetchRequest) -> int | None:
 def topic_of(answer: FetchableTopicResponse, names: Mapping[UUID, str]) -> str | None:
     """Return the name of a topic in a response; None for an id that `names` does not have."""
     return answer.topic or names.get(answer.topic_id)
+
+
+def named_leaders(
+    response: FetchResponse, names: Mapping[UUID, str]
+) -> tuple[dict[TopicPartition, LeaderIdAndEpoch], list[Broker]]:
+    """Return the leaders that a broker names for partitions that it does not lead (KIP-951), and their addresses."""
+    leaders = {
+        TopicPartition(name, each.partition_index): LeaderIdAndEpoch(
+            each.current_leader.leader_id, each.current_leader.leader_epoch
+        )
+        for topic in response.responses
+        for each in topic.partitions
+        if each.error_code in _OF_OTHERS and min(each.current_leader.leader_id, each.current_leader.leader_epoch) >= 0
+        if (name := topic_of(topic, names)) is not None
+    }
+    return leaders, [Broker(each.node_id, each.host, each.port, each.rack) for each in response.node_endpoints]
 
 
 def read_partition(tp: TopicPartition, data: PartitionData, offset: int) -> FetchedRecords:

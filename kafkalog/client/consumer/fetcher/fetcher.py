@@ -43,7 +43,14 @@ from kafkalog.client.consumer.fetcher.offset_lookup import OffsetLookup, OffsetL
 from kafkalog.client.consumer.subscription import PartitionState, SubscriptionState
 from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError, is_retriable
-from kafkalog.client.fetch.fetch_request import MIN_VERSION, fetch_request, max_version, read_partition, topic_of
+from kafkalog.client.fetch.fetch_request import (
+    MIN_VERSION,
+    fetch_request,
+    max_version,
+    named_leaders,
+    read_partition,
+    topic_of,
+)
 from kafkalog.client.metadata import Broker, ClusterMetadata, Leader
 from kafkalog.client.network.waker import Waker
 from kafkalog.client.types import OffsetAndTimestamp, TopicPartition
@@ -334,14 +341,18 @@ class Fetcher(threading.Thread):
         for each in asked:
             self._partition_failed(each.state, each.version, error)
 
-    def _partition_failed(self, state: PartitionState, version: int, error: Exception) -> None:
+    def _partition_failed(
+        self, state: PartitionState, version: int, error: Exception, *, has_leader: bool = False
+    ) -> None:
+        """Handle an error of a partition. Where `has_leader`, metadata already has another leader of it."""
         with self._monitor.lock:
             state.replica = None
             if state.version == version:
                 state.refused |= isinstance(error, UnknownTopicIdError | InconsistentTopicIdError)
                 self._fail(state, error)
         if _may_pass(error):
-            self._cluster.forget([state.tp.topic])
+            if not has_leader:
+                self._cluster.forget([state.tp.topic])
             self._watcher.soon()
         self._monitor.notify()
 
@@ -396,19 +407,25 @@ class Fetcher(threading.Thread):
             self._failed(asked.values(), error or InvalidResponseError("no answer"))
             return
         self.fetches += 1
-        names = {each.topic_id: tp.topic for tp, each in asked.items()}
+        names = {each.topic_id: tp.topic for tp, each in asked.items() if not each.is_other}
+        moved = self._cluster.learn_leaders(*named_leaders(response, names))
+        names |= {each.topic_id: tp.topic for tp, each in asked.items()}
         for topic in response.responses:
             name = topic_of(topic, names)
             if name is None:
                 continue
             for data in topic.partitions:
-                found = asked.get(TopicPartition(name, data.partition_index))
+                tp = TopicPartition(name, data.partition_index)
+                found = asked.get(tp)
                 if found is not None and topic.topic_id in (found.topic_id, ZERO_UUID):
-                    self._take(found, data, topic.topic_id)
+                    self._take(found, data, topic.topic_id, has_moved=tp in moved)
         self._monitor.notify()
 
-    def _take(self, asked: AskedPartition, data: PartitionData, topic_id: UUID) -> None:
-        """Take what a response has of a partition; `topic_id` is zero where the topic goes by its name."""
+    def _take(self, asked: AskedPartition, data: PartitionData, topic_id: UUID, *, has_moved: bool) -> None:
+        """Take what a response has of a partition; `topic_id` is zero where the topic goes by its name.
+
+        `has_moved` says that the response has named its leader, which was unknown.
+        """
         state, tp = asked.state, asked.state.tp
         completed: CompletedFetch | None = None
         try:
@@ -433,7 +450,7 @@ class Fetcher(threading.Thread):
                     self._lost.unreadable(asked, error)
             return
         except Exception as error:
-            self._partition_failed(state, asked.version, error)
+            self._partition_failed(state, asked.version, error, has_leader=has_moved)
             return
         with self._monitor.lock:
             if state.version != asked.version:
