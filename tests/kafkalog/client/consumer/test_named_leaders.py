@@ -42,7 +42,7 @@ def test_the_consumer_goes_to_the_named_leader(code: ErrorCode) -> None:
         return answer
 
     def told(request: MetadataRequest) -> MetadataResponse:
-        answer = metadata({1: old}, {("t", 0): 1}, epoch=4)
+        answer = metadata({1: old, 2: new}, {("t", 0): 1}, epoch=4)
         answer.topics[0].topic_id = UUID(int=1)
         return answer
 
@@ -50,7 +50,7 @@ def test_the_consumer_goes_to_the_named_leader(code: ErrorCode) -> None:
     refusal.current_leader = LeaderIdAndEpoch(leader_id=2, leader_epoch=5)
     records = PartitionData(high_watermark=2, last_stable_offset=2, records=memoryview(batch(0)))
     with ScriptedBroker() as new, ScriptedBroker() as old:
-        old.handlers[MetadataRequest] = told
+        old.handlers[MetadataRequest] = new.handlers[MetadataRequest] = told
         old.handlers[FetchRequest] = answering(refusal)
         new.handlers[FetchRequest] = answering(records)
         properties: dict[str, Any] = {
