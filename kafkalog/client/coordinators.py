@@ -125,6 +125,7 @@ class Coordinators:
         *,
         deadline: float | None = None,
         max_version: int | None = None,
+        min_version: int = 0,
     ) -> Any:
         """Send a request to the coordinator of `key` and return its response.
 
@@ -133,7 +134,9 @@ class Coordinators:
         """
 
         def attempt(coordinator: Broker, timeout: float) -> Any:
-            answer = self._cluster.request_to(coordinator.node_id, message, timeout=timeout, max_version=max_version)
+            answer = self._cluster.request_to(
+                coordinator.node_id, message, timeout=timeout, max_version=max_version, min_version=min_version
+            )
             (check or _check)(answer)
             return answer
 

@@ -99,9 +99,7 @@ class TopicAdmin:
         """
         self._change_topics(
             [DeleteTopicState(name=name) for name in names],
-            lambda left, retry: DeleteTopicsRequest(
-                topics=left, topic_names=[topic.name or "" for topic in left], timeout_ms=self._timeout_ms(retry)
-            ),
+            lambda left, retry: DeleteTopicsRequest(topics=left, timeout_ms=self._timeout_ms(retry)),
             lambda response: response.responses,
         )
 

@@ -6,6 +6,7 @@ blocking `kafkalog.client.network.connection` and the broker's `broker.net.links
 - `core`      `Wire`: the states of a connection, and requests matched with responses
 - `frames`    length-prefixed frames, received into buffers without a copy
 - `versions`  the versions that both sides speak
+- `older`     requests for brokers of older releases
 - `sasl`      mechanisms: PLAIN and SCRAM; `oauthbearer`: OAUTHBEARER; `msk_iam`: AWS_MSK_IAM; `gssapi`: GSSAPI
 - `errors` errors of the peer and of the caller
 """

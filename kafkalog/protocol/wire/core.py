@@ -51,6 +51,7 @@ from kafkalog.protocol.wire.errors import (
     RemoteProtocolError,
 )
 from kafkalog.protocol.wire.frames import FrameReader
+from kafkalog.protocol.wire.older import fit
 from kafkalog.protocol.wire.sasl import Mechanism
 from kafkalog.protocol.wire.versions import Versions
 
@@ -211,10 +212,11 @@ class Wire:
 
         Raises:
             EncodeError: A value does not fit its field; nothing has changed.
+            UnsupportedVersionError: The version cannot do what the request asks for; nothing has changed.
         """
         if self.state is not _READY:
             raise LocalProtocolError(f"send() on {self!r}")
-        return self._request(message, version, answered)
+        return self._request(fit(message, version), version, answered)
 
     def reauthenticate(self, mechanism: Mechanism) -> list[Chunk]:
         """Begin to authenticate again on the same connection; return the bytes to send (KIP-368).

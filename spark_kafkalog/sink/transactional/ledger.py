@@ -23,8 +23,9 @@ from spark_kafkalog.sink.transactional.ledger_record import Record, decode, enco
 
 WRITE_TIMEOUT_MS = 60_000
 """A writing of a driver that died is aborted by the next driver, or after this time."""
-_ONE_GROUP = 7
-"""The last version of OffsetFetch for a single group; version 8 requests many at once."""
+_STABLE = 7
+"""The version of OffsetFetch that is spoken: the first one that waits for transactions, and the last one for a single
+group."""
 
 
 class Ledger:
@@ -110,7 +111,10 @@ class Ledger:
             found[:] = [each.metadata for each in parts if each.committed_offset >= 0 and each.metadata]
 
         self._coordinators.request(
-            CoordinatorType.GROUP, self._group, request, check, deadline=self.deadline, max_version=_ONE_GROUP
+            *(CoordinatorType.GROUP, self._group, request, check),
+            deadline=self.deadline,
+            max_version=_STABLE,
+            min_version=_STABLE,
         )
         return found
 

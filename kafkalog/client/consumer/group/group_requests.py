@@ -18,7 +18,6 @@ from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import (
     ErrorCode,
     FencedInstanceIdError,
-    KafkaError,
     UnknownTopicOrPartitionError,
     error_for,
 )
@@ -176,16 +175,8 @@ class GroupRequests:
         Raises:
             KafkaError: The coordinator reports it.
         """
-        request = LeaveGroupRequest(
-            group_id=self.group_id, member_id=member_id, members=[MemberIdentity(member_id=member_id, reason=reason)]
-        )
-        deadline = time.monotonic() + timeout
-        try:
-            answer: LeaveGroupResponse = self._send(request, timeout)
-        except KafkaError:
-            # Up to version 2 the request names one member, and has no list.
-            request.members = []
-            answer = self._send(request, max(deadline - time.monotonic(), 0.001), max_version=2)
+        member = MemberIdentity(member_id=member_id, reason=reason)
+        answer: LeaveGroupResponse = self._send(LeaveGroupRequest(group_id=self.group_id, members=[member]), timeout)
         for code in (answer.error_code, *(member.error_code for member in answer.members)):
             if code:
                 raise error_for(code, f"leaving group {self.group_id}")
