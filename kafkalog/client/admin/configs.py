@@ -55,6 +55,10 @@ class ConfigSource(Code):
     GROUP = 8
 
 
+_SET_AT = {ResourceType.TOPIC: ConfigSource.TOPIC, ResourceType.BROKER: ConfigSource.STATIC}
+"""The source of values that are no defaults, where the broker names none."""
+
+
 class ConfigOperation(IntEnum):
     """The ways in which `ConfigAdmin.incremental_alter_configs` changes a value; the last two are for lists."""
 
@@ -185,7 +189,7 @@ class ConfigAdmin:
                 results[result.resource_type, result.resource_name].append(result)
             for resource in some:
                 try:
-                    yield resource, _entries(_checked(resource, results[resource.type, resource.name]))
+                    yield resource, _entries(resource, _checked(resource, results[resource.type, resource.name]))
                 except KafkaError as error:
                     yield resource, error
 
@@ -294,12 +298,12 @@ def _is_of_one_broker(resource: ConfigResource) -> bool:
     return resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and bool(resource.name)
 
 
-def _entries(result: Any) -> dict[str, ConfigEntry]:
+def _entries(resource: ConfigResource, result: Any) -> dict[str, ConfigEntry]:
     entries = [
         ConfigEntry(
             each.name,
             each.value,
-            _entry_source(each),
+            _entry_source(resource, each),
             each.read_only,
             each.is_sensitive,
             tuple(ConfigSynonym(also.name, also.value, ConfigSource(also.source)) for also in each.synonyms),
@@ -309,7 +313,8 @@ def _entries(result: Any) -> dict[str, ConfigEntry]:
     return {entry.name: entry for entry in entries}
 
 
-def _entry_source(entry: Any) -> ConfigSource:
-    if entry.config_source < 0:
-        return ConfigSource.DEFAULT if entry.is_default else ConfigSource.UNKNOWN
-    return ConfigSource(entry.config_source)
+def _entry_source(resource: ConfigResource, entry: Any) -> ConfigSource:
+    if entry.config_source >= 0:
+        return ConfigSource(entry.config_source)
+    # Brokers before Kafka 1.1 only tell whether it is a default. As in Kafka's DescribeConfigsResponse.
+    return ConfigSource.DEFAULT if entry.is_default else _SET_AT.get(resource.type, ConfigSource.UNKNOWN)
