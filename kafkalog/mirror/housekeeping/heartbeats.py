@@ -7,16 +7,15 @@ its name `RemoteClusterUtils.upstreamClusters` tells that `A` is upstream of `B`
 
 from __future__ import annotations
 
-import contextlib
 import time
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.topics import NewTopic
 from kafkalog.client.producer import Producer
 from kafkalog.mirror.internal_topics.formats import Heartbeat
-from kafkalog.mirror.topics.follower import COMPACTED
+from kafkalog.mirror.topics.follower import COMPACTED, without_default_factor
 from kafkalog.mirror.topics.naming import HEARTBEATS
-from kafkalog.protocol.errors import TopicAlreadyExistsError
+from kafkalog.protocol.errors import TopicAlreadyExistsError, UnsupportedVersionError
 
 
 class Heartbeats:
@@ -49,6 +48,10 @@ class Heartbeats:
 
     def _make_topic(self) -> None:
         if HEARTBEATS not in self._admin.list_topics():
-            with contextlib.suppress(TopicAlreadyExistsError):
+            try:
                 self._admin.create_topics([NewTopic(HEARTBEATS, 1, self._replication_factor, COMPACTED)])
+            except UnsupportedVersionError as error:
+                raise without_default_factor(error) from error
+            except TopicAlreadyExistsError:
+                pass
         self._there = True

@@ -35,12 +35,14 @@ from kafkalog.protocol.errors import (
     KafkaError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
 
 logger = logging.getLogger(__name__)
 
 MIRROR_SOURCE = "kafkalog.mirror.source"
 """The configuration of a topic of kafkalog that keeps the offsets of the cluster with this alias."""
+MESSAGE_FORMAT = "message.format.version"
 COMPACTED = {"cleanup.policy": "compact"}
 _OFTEN_WRITTEN = {**COMPACTED, "segment.bytes": str(16 << 20), "delete.retention.ms": "600000"}
 """Of topics that get records in each transaction: a process that begins reads them whole. Only closed segments are
@@ -81,8 +83,13 @@ def set_in_topic(entries: Mapping[str, ConfigEntry], wanted: NameFilter) -> dict
 
 
 def _may_copy(entry: ConfigEntry) -> bool:
-    # Of whom a topic is a mirror does not depend on its source.
-    return not entry.read_only and not entry.sensitive and entry.name != MIRROR_SOURCE
+    # Of whom a topic is a mirror does not depend on its source, and mirrors write record batches of the format v2 only.
+    return not entry.read_only and not entry.sensitive and entry.name not in (MIRROR_SOURCE, MESSAGE_FORMAT)
+
+
+def without_default_factor(error: UnsupportedVersionError) -> UnsupportedVersionError:
+    """Name the mirror's property in an error of a cluster that has no default for a topic's replication factor."""
+    return UnsupportedVersionError(f"{error.message} (for a mirror, set the property replication.factor)")
 
 
 def config_changes(
@@ -294,6 +301,8 @@ class TopicFollower:
     def _create_one(self, topic: NewTopic) -> None:
         try:
             self._target.create_topics([topic])
+        except UnsupportedVersionError as error:
+            raise without_default_factor(error) from error
         except InvalidConfigError:
             if MIRROR_SOURCE not in topic.configs:
                 raise

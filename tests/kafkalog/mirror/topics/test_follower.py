@@ -38,3 +38,11 @@ def test_nothing_is_copied_where_the_configuration_of_a_topic_cannot_be_read() -
             config_changes(source, target, wanted)
     with pytest.raises(InvalidConfigError, match="no JSON"):
         set_in_topic(damaged, wanted)
+
+
+def test_the_format_of_messages_belongs_to_the_target() -> None:
+    def entry(name: str, value: str) -> ConfigEntry:
+        return ConfigEntry(name, value, ConfigSource.TOPIC, read_only=False, sensitive=False)
+
+    source = {each.name: each for each in (entry("message.format.version", "0.9.0"), entry("retention.ms", "7"))}
+    assert set_in_topic(source, NameFilter.of(".*", "", "x")) == {"retention.ms": "7"}
