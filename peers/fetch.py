@@ -24,7 +24,8 @@ def main() -> int:
     """Fetch every program; print for each whether it is ready, or why it is missing."""
     cache.FETCH_DEADLINE_S = PATIENCE_S
     wanted: dict[str, Callable[[], str | None]] = {
-        f"Apache Kafka {version}": partial(kafka.missing, version) for version in (*kafka.VERSIONS, kafka.KAFKA_2)
+        f"Apache Kafka {version}": partial(kafka.missing, version)
+        for version in (*kafka.VERSIONS, kafka.KAFKA_2, kafka.KAFKA_0)
     }
     wanted |= {f"Kafka's client {version}": partial(old_java.missing, version) for version in old_java.VERSIONS}
     wanted["Kafka Streams"] = kafka.streams_missing

@@ -24,12 +24,16 @@ KAFKA_3 = "3.9.2"
 VERSIONS = (KAFKA_4, KAFKA_3)
 # The last line whose broker writes every message format; it runs with ZooKeeper.
 KAFKA_2 = "2.8.2"
+# The first line with record batches, transactions and headers, which is the oldest one for our clients.
+KAFKA_0 = "0.11.0.3"
 
 START_DEADLINE_S = 120.0
 _START_TRIES = 3
 
 # The logging back end that each distribution ships, so that a broker's last messages are in its log.
 _LOGGING = {
+    # It brings its own, but lacks a package that Java had up to version 8.
+    "0": ("javax.xml.bind:jaxb-api:2.3.1",),
     "2": ("org.slf4j:slf4j-reload4j:1.7.36",),
     "3": ("org.slf4j:slf4j-reload4j:1.7.36",),
     "4": ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4", "org.apache.logging.log4j:log4j-core:2.25.4"),
@@ -99,9 +103,11 @@ _SHARE_DEFAULTS = {
 
 def coordinates(version: str) -> list[str]:
     """Return the Maven coordinates of the broker and the tools of `version`."""
-    # The tools of 2.x are in the broker's jar.
-    tools = [] if version.startswith("2") else [f"org.apache.kafka:kafka-tools:{version}"]
-    return [f"org.apache.kafka:kafka_2.13:{version}", *tools, *_LOGGING[version.split(".")[0]]]
+    line = version.split(".")[0]
+    # The tools are in the broker's jar before 3.0.
+    tools = [f"org.apache.kafka:kafka-tools:{version}"] if int(line) >= 3 else []
+    scala = "2.11" if version == KAFKA_0 else "2.13"
+    return [f"org.apache.kafka:kafka_{scala}:{version}", *tools, *_LOGGING[line]]
 
 
 def kafka_classpath(version: str) -> list[Path]:

@@ -1,0 +1,96 @@
+"""Test clients and commands with the oldest release of Apache Kafka that they say they work with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kafkalog.client.admin import Admin, NewTopic
+from kafkalog.client.admin.configs import ConfigResource, ConfigSource
+from kafkalog.client.consumer import Consumer
+from kafkalog.client.producer import Producer
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import SecurityDisabledError, UnsupportedVersionError
+from peers.brokers import kafka
+from tests.support.command import call, run
+from tests.support.older_kafka import older_kafka
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def address(foreign_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with older_kafka(kafka.KAFKA_0, tmp_path_factory.mktemp("older")) as bootstrap:
+        yield bootstrap
+
+
+@pytest.fixture
+def admin(address: str) -> Iterator[Admin]:
+    with Admin({"bootstrap.servers": address}) as admin:
+        yield admin
+
+
+def write(address: str, topic: str, count: int, **config: str) -> None:
+    with Producer(
+        {"bootstrap.servers": address, **{key.replace("_", "."): text for key, text in config.items()}}
+    ) as to:
+        futures = [to.send(topic, b"%d" % number, headers=[("h", b"1")]) for number in range(count)]
+        to.flush()
+    assert all(future.result().offset >= 0 for future in futures)
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_groups(address: str, admin: Admin, isolation: str) -> None:
+    topic = group = f"group-{isolation}"
+    admin.create_topics([NewTopic(topic, 2, 1)])
+    write(address, topic, 100)
+    config = {"bootstrap.servers": address, "group.id": group, "isolation.level": isolation}
+    values: list[bytes | None] = []
+    for _ in range(2):
+        with Consumer({**config, "auto.offset.reset": "earliest"}) as consumer:
+            consumer.subscribe([topic])
+
+            def read(consumer: Consumer = consumer) -> bool:
+                values.extend(record.value for record in consumer.poll(0.2))
+                return len(values) >= 100
+
+            wait_until(read, "all records are read")
+            consumer.commit()
+        # It has left, so that the next member does not wait for the end of its session.
+        assert not admin.groups.describe_groups([group])[group].members
+    assert sorted(map(int, filter(None, values))) == list(range(100))
+    committed = admin.groups.offsets([group])[group]
+    assert sum(each.offset for each in committed.values()) == 100
+    admin.groups.alter_offsets(group, {TopicPartition(topic, 0): 7})
+    assert admin.groups.offsets([group])[group][TopicPartition(topic, 0)].offset == 7
+
+
+def test_topics_and_their_configurations(admin: Admin) -> None:
+    admin.create_topics([NewTopic("configured", 1, 1, {"retention.ms": "1234567"})])
+    topic = ConfigResource.topic("configured")
+    entries = admin.describe_configs([topic], synonyms=True)[topic]
+    assert (entries["retention.ms"].value, entries["retention.ms"].source) == ("1234567", ConfigSource.TOPIC)
+    assert entries["segment.bytes"].source is ConfigSource.DEFAULT
+    broker = ConfigResource.broker(0)
+    assert admin.describe_configs([broker])[broker]["broker.id"].source is ConfigSource.STATIC
+    with pytest.raises(UnsupportedVersionError, match="name both for simple"):
+        admin.create_topics([NewTopic("simple")])
+    admin.delete_topics(["configured"])
+    wait_until(lambda: "configured" not in admin.list_topics(), "the topic is gone")
+
+
+def test_acls_can_be_asked_for(admin: Admin) -> None:
+    with pytest.raises(SecurityDisabledError):
+        admin.acls.describe()
+
+
+def test_commands(address: str, admin: Admin) -> None:
+    where = ["--bootstrap-server", address]
+    assert call("topics", "create", "--topic", "said", "--partitions", "1", "--replication-factor", "1", *where).out
+    write(address, "said", 3)
+    assert run("consume", "--topic", "said", "--from-beginning", "--max-messages", "3", *where).stdout == b"0\n1\n2\n"
+    assert "retention.ms=1000000" not in call("configs", "describe", "--topic", "said", *where).out
+    refused = call("topics", "create", "--topic", "unsaid", *where, check=1)
+    assert "brokers before Kafka 2.4 have no default" in refused.err
+    call("topics", "delete", "--topic", "said", *where)
+    wait_until(lambda: "said" not in admin.list_topics(), "the topic is gone")
