@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from peers.clients.old_java import jars
 from peers.process import Process
@@ -17,16 +18,26 @@ _SOURCE = Path(__file__).with_name("OldConnector.java")
 
 
 class OldConnector:
-    """A process that reads a topic until it is stopped.
+    """A process that reads a topic, or the topics that a filter allows, until it is stopped.
 
     Args:
-        topic: The topic.
+        topics: The topic, or the regular expression of a white or black list.
         properties: Kafka 0.8's properties of consumers.
         log: The file for its output.
+        kind: What `topics` is.
+        streams: The number of streams.
     """
 
-    def __init__(self, topic: str, properties: Mapping[str, str], log: Path) -> None:
-        words = [topic, *(f"{key}={value}" for key, value in properties.items())]
+    def __init__(
+        self,
+        topics: str,
+        properties: Mapping[str, str],
+        log: Path,
+        *,
+        kind: Literal["topic", "white", "black"] = "topic",
+        streams: int = 1,
+    ) -> None:
+        words = [kind, topics, str(streams), *(f"{key}={value}" for key, value in properties.items())]
         self._log = log
         self._process = Process(java.java_line(jars(VERSION), str(_SOURCE), words, ["-Xmx256M"]), log)
 

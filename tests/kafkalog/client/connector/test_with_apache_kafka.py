@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import threading
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from kafkalog.client.connector import ConsumerConnector
+from kafkalog.client.connector import Blacklist, ConsumerConnector, Whitelist
+from kafkalog.client.consumer.topic_filter import TopicFilter
 from peers import require
 from peers.clients import old_java
 from peers.clients.old_connector import VERSION, OldConnector
 from peers.toolchains import java
 from tests.kafkalog.client.connector.reading import Reading
+from tests.support.command import start
 from tests.support.member import MemberCluster
 from tests.support.waiting import wait_until
 
@@ -50,31 +56,60 @@ class MixedGroup:
             **self.offsets,
         }
 
-    def ours(self) -> tuple[ConsumerConnector, Reading]:
+    def ours(self, streams: int = 1) -> tuple[ConsumerConnector, Reading]:
         member = self._stack.enter_context(ConsumerConnector(self.properties))
-        return member, Reading(*member.create_message_streams({self.topic: 1})[self.topic])
+        return member, Reading(*member.create_message_streams({self.topic: streams})[self.topic])
 
-    def theirs(self) -> OldConnector:
-        member = OldConnector(self.topic, self.properties, self._directory / f"{uuid.uuid4().hex}.log")
+    def ours_by_filter(self, topics: TopicFilter, streams: int = 1) -> tuple[ConsumerConnector, Reading]:
+        member = self._stack.enter_context(ConsumerConnector(self.properties))
+        return member, Reading(*member.create_message_streams_by_filter(topics, streams))
+
+    def our_process(self) -> tuple[subprocess.Popen[bytes], list[int]]:
+        """Start `kafkalog consume`, which can be killed as no thread can; return it and the values that it prints."""
+        more = [word for pair in self.properties.items() for word in ("--consumer-property", "=".join(pair))]
+        process = start("consume", "--zookeeper", self._cluster.zookeeper, "--topic", self.topic, *more)
+        self._stack.callback(process.wait)
+        values: list[int] = []
+        reader = threading.Thread(target=lambda: values.extend(map(int, process.stdout or ())))
+        reader.start()
+        self._stack.callback(reader.join)
+        self._stack.callback(process.kill)
+        return process, values
+
+    def theirs(self, streams: int = 1) -> OldConnector:
+        return self._joined(OldConnector(self.topic, self.properties, self._new_log(), streams=streams))
+
+    def theirs_by_filter(self, kind: Literal["white", "black"], topics: str, streams: int = 1) -> OldConnector:
+        return self._joined(OldConnector(topics, self.properties, self._new_log(), kind=kind, streams=streams))
+
+    def _new_log(self) -> Path:
+        return self._directory / f"{uuid.uuid4().hex}.log"
+
+    def _joined(self, member: OldConnector) -> OldConnector:
         self._stack.callback(member.kill)
         member.wait_ready()
         return member
 
-    def write(self, count: int) -> None:
-        self._cluster.write(self.topic, PARTITIONS, self._written, count)
+    def write(self, count: int, topic: str = "", partitions: int = PARTITIONS) -> None:
+        self._cluster.write(topic or self.topic, partitions, self._written, count)
         self._written += count
 
     @property
     def everything(self) -> list[int]:
         return list(range(self._written))
 
-    def wait_owners(self, members: int) -> None:
-        """Wait until all partitions are owned, by so many members."""
-        wait_until(lambda: self._owners() == (PARTITIONS, members), f"{members} members own {PARTITIONS} partitions")
+    def wait_owners(self, members: int, topic: str = "", partitions: int = PARTITIONS) -> None:
+        """Wait until all partitions of a topic are owned, by so many members."""
 
-    def _owners(self) -> tuple[int, int]:
-        owners = self._cluster.owners(self.name, self.topic)
-        return len(owners), len({each.rpartition("-")[0] for each in owners.values()})
+        def owned() -> tuple[int, int]:
+            owners = self._cluster.owners(self.name, topic or self.topic)
+            return len(owners), len({each.rpartition("-")[0] for each in owners.values()})
+
+        wait_until(lambda: owned() == (partitions, members), f"{members} members own {partitions} partitions")
+
+    def streams(self) -> Counter[str]:
+        """Return the number of the topic's partitions that each stream owns."""
+        return Counter(self._cluster.owners(self.name, self.topic).values())
 
 
 @pytest.fixture(params=["range", "roundrobin"])
@@ -121,6 +156,59 @@ def test_partitions_of_their_member_that_was_killed_are_taken_over(group: MixedG
     group.write(20)
     # What theirs had not committed comes again.
     wait_until(lambda: set(read.values) | set(map(int, theirs.values)) == set(group.everything), "nothing is missed")
+
+
+def test_partitions_of_our_member_that_was_killed_are_taken_over(group: MixedGroup) -> None:
+    process, values = group.our_process()
+    theirs = group.theirs()
+    group.wait_owners(2)
+    group.write(20)
+    wait_until(lambda: len(values) + len(theirs.values) >= 20, "all is read")
+    assert values
+    process.kill()
+    # The owner's node of each partition ends with its session.
+    group.wait_owners(1)
+    group.write(20)
+    # What ours had not committed comes again.
+    wait_until(lambda: set(values) | set(map(int, theirs.values)) == set(group.everything), "nothing is missed")
+
+
+def test_members_with_several_streams_share_the_partitions(group: MixedGroup) -> None:
+    _, read = group.ours(2)
+    theirs = group.theirs(2)
+    group.wait_owners(2)
+    wait_until(lambda: sorted(group.streams().values()) == [1, 1, 1, 2], "each of four streams owns partitions")
+    group.write(50)
+    wait_until(lambda: len(read.values) + len(theirs.values) >= 50, "all is read")
+    assert sorted([*read.values, *map(int, theirs.values)]) == group.everything
+    # More streams than partitions: the last ones own none.
+    _, more = group.ours(3)
+    group.wait_owners(3)
+    wait_until(lambda: sorted(group.streams().values()) == [1] * PARTITIONS, "five of seven streams own a partition")
+    group.write(50)
+    wait_until(lambda: len(read.values) + len(more.values) + len(theirs.values) >= 100, "all is read")
+    assert sorted([*read.values, *more.values, *map(int, theirs.values)]) == group.everything
+
+
+@pytest.mark.parametrize("kind", ["white", "black"])
+def test_members_with_filters_share_topics_of_now_and_later(
+    group: MixedGroup, over_zookeeper: MemberCluster, kind: Literal["white", "black"]
+) -> None:
+    # A white list of these topics, or a black list of all others.
+    topics = f"{group.topic}.*" if kind == "white" else f"(?!{group.topic}).*"
+    _, read = group.ours_by_filter(Whitelist(topics) if kind == "white" else Blacklist(topics))
+    theirs = group.theirs_by_filter(kind, topics)
+    group.wait_owners(2)
+    group.write(50)
+    wait_until(lambda: len(read.values) + len(theirs.values) >= 50, "all is read")
+    assert read.values
+    assert theirs.values
+    later = f"{group.topic}-later"
+    over_zookeeper.make_topic(later, 4)
+    group.wait_owners(2, later, 4)
+    group.write(50, later, 4)
+    wait_until(lambda: len(read.values) + len(theirs.values) >= 100, "all is read")
+    assert sorted([*read.values, *map(int, theirs.values)]) == group.everything
 
 
 @pytest.mark.parametrize("group", ["range"], indirect=True)
