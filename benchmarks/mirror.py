@@ -11,6 +11,7 @@ Runs take turns (A B A B), and the tables give medians.
   when the target has a tenth of the records until it has all (MirrorMaker 2: two fifths, which takes it longer), so
   that no start is measured. Bytes are those of record values; CPU and resident memory are those of the mirror's
   process, the memory at the end of that time.
+- `decoded`: the same with a topic of LogAppendTime, whose batches a mirror has to decode and to encode anew.
 - `delay`: 1,000 records/s are sent to a topic of one partition. The delay is the time from the call that sends a record
   to its arrival at a consumer of the target, which reads committed records only.
 """
@@ -47,7 +48,10 @@ MIRRORS = (OURS, KEEPING, PEER)
 APACHE = {PEER: f"MirrorMaker 2 of Kafka {kafka.KAFKA_3}"}
 PAIRS = {"apache": NAMES[1], "kafkalog": OURS}
 """The kinds of source and target."""
-PARTS = ("copy", "delay")
+DECODED = {"message.timestamp.type": "LogAppendTime"}
+COPIES = {"copy": {}, "decoded": DECODED}
+"""The configurations of the topics that are copied whole, by part."""
+PARTS = (*COPIES, "delay")
 RECORDS = {100: 4_000_000, 1000: 800_000}
 UNTIL = {"MirrorMaker 2": 0.4}
 """The share of the records until which a mirror is measured, where it is not all of them."""
@@ -88,9 +92,9 @@ def named(what: str, brokers: str, figure: str) -> str:
     return f"{what}, between two brokers of {brokers}: {figure}"
 
 
-def copying(octets: int) -> str:
+def copying(octets: int, part: str = "copy") -> str:
     """Name a copy of records of this size."""
-    return f"copy, {size(octets)}"
+    return f"{part}, {size(octets)}"
 
 
 class Measured:
@@ -109,7 +113,10 @@ class Measured:
         print(told, file=sys.stderr, flush=True)
 
 
-FIGURES = {**{copying(octets): list(UNITS)[:3] for octets in RECORDS}, TRICKLE: list(UNITS)[3:]}
+FIGURES = {
+    **{copying(octets, part): list(UNITS)[:3] for part in COPIES for octets in RECORDS},
+    TRICKLE: list(UNITS)[3:],
+}
 """The figures of each part."""
 
 
@@ -155,10 +162,10 @@ def mirroring(mirror: str, pair: Pair, topic: str, alias: str) -> Iterator[Proce
 # -- parts
 
 
-def fill(broker: Broker, octets: int, records: int) -> str:
+def fill(broker: Broker, part: str, octets: int, records: int) -> str:
     """Write a topic for `copy`, and return its name."""
-    topic = f"copy-{octets}"
-    broker.create_topic(topic, PARTITIONS)
+    topic = f"{part}-{octets}"
+    broker.create_topic(topic, PARTITIONS, COPIES[part])
     value = b"x" * octets
     with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
         for first in range(0, records, AT_ONCE):
@@ -179,7 +186,9 @@ def arrived(admin: AdminClient, topic: str) -> int:
         return 0
 
 
-def copy(pair: Pair, mirror: str, topic: str, octets: int, records: int, serial: int, measured: Measured) -> None:
+def copy(
+    pair: Pair, mirror: str, part: str, topic: str, octets: int, records: int, serial: int, measured: Measured
+) -> None:
     """Mirror a whole topic."""
     alias = f"s{serial}"
     remote = f"{alias}.{topic}"
@@ -196,7 +205,7 @@ def copy(pair: Pair, mirror: str, topic: str, octets: int, records: int, serial:
         gigabytes = (min(arrived(admin, remote), records) - first) * octets / 1e9
         memory = resident_bytes(process.pid) / 1e6
     pair.target.delete_topic(remote)
-    what = copying(octets)
+    what = copying(octets, part)
     measured.add(pair, mirror, what, "throughput", gigabytes * 1000 / seconds)
     measured.add(pair, mirror, what, "CPU of the mirror for a GB", cpu / gigabytes)
     measured.add(pair, mirror, what, "resident memory of the mirror", memory)
@@ -298,11 +307,11 @@ def _measure(options: argparse.Namespace, pair: Pair, measured: Measured) -> Non
     serials = itertools.count()
     share = QUICK_SHARE if options.quick else 1
     turns = list(itertools.product(range(options.runs), options.mirrors))
-    for octets in options.sizes if "copy" in options.parts else ():
+    for part, octets in itertools.product((each for each in COPIES if each in options.parts), options.sizes):
         records = RECORDS[octets] // share
-        topic = fill(pair.source, octets, records)
+        topic = fill(pair.source, part, octets, records)
         for _, mirror in turns:
-            copy(pair, mirror, topic, octets, records, next(serials), measured)
+            copy(pair, mirror, part, topic, octets, records, next(serials), measured)
     for _, mirror in turns if "delay" in options.parts else ():
         delay(pair, mirror, max(DELAY_S // share, 5), next(serials), measured)
 

@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,10 +66,11 @@ class Broker:
         """Make an admin client."""
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})
 
-    def create_topic(self, topic: str, partitions: int) -> None:
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
         """Create a topic and wait until every partition has a leader."""
         admin = self.admin()
-        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(_ADMIN_DEADLINE_S)
+        wanted = NewTopic(topic, partitions, 1, config=dict(configs or {}))
+        admin.create_topics([wanted])[topic].result(_ADMIN_DEADLINE_S)
         end = time.monotonic() + _ADMIN_DEADLINE_S
         while True:
             known = admin.list_topics(topic, timeout=10).topics[topic]
