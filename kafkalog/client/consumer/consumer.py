@@ -14,7 +14,7 @@ from kafkalog.client.consumer.classic.coordinator import ClassicCoordinator
 from kafkalog.client.consumer.config import CLASSIC, ConsumerConfig
 from kafkalog.client.consumer.deserializers import Deserializers
 from kafkalog.client.consumer.fetcher.fetch_collector import FetchCollector, FetchedBatches
-from kafkalog.client.consumer.fetcher.fetch_position import FetchPosition
+from kafkalog.client.consumer.fetcher.fetch_position import checked_position
 from kafkalog.client.consumer.fetcher.fetcher import Fetcher
 from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
 from kafkalog.client.consumer.group.commits import CommitCallback, checked_offsets
@@ -208,12 +208,15 @@ class Consumer(Closing):
         values.
 
         Raises:
+            ValueError: `max_records` is less than 1.
             NoOffsetForPartitionError, PositionOutOfRangeError, LogTruncationError: `auto.offset.reset` is none.
             UnreadableBatchError: The next bytes are not a record batch. The position stays before them.
             Exception: A deserializer has raised it (the position stays before the record), or a listener.
         """
         with self._use():
             limit = self.config.client.max_poll_records if max_records is None else max_records
+            if limit < 1:
+                raise ValueError(f"{limit} records: ask for one at least")
             self._fetcher.columns = None
             return self._loop.next(time.monotonic() + timeout, lambda: self._loop.take(limit))
 
@@ -301,14 +304,12 @@ class Consumer(Closing):
         """Continue at `offset`.
 
         Raises:
-            ValueError: The offset is negative, or the partition is not assigned.
+            ValueError: The offset is negative or too large, or the partition is not assigned.
         """
         with self._use():
-            given = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-            if given.offset < 0:
-                raise ValueError(f"offset {given.offset} is negative; seek_to_beginning and seek_to_end find the ends")
+            wanted = checked_position(offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset))
             with self._monitor.lock:
-                self._subscription.state(tp).move(FetchPosition(given.offset, given.leader_epoch))
+                self._subscription.state(tp).move(wanted)
             self._fetcher.wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkalog.client.errors import about
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -28,6 +28,20 @@ class FetchPosition(NamedTuple):
 
     offset: int
     epoch: int = NO_EPOCH
+
+
+def checked_position(given: OffsetAndMetadata) -> FetchPosition:
+    """Return the position that an application gives.
+
+    Raises:
+        ValueError: No request can hold it. A request would fail for all partitions of its broker.
+    """
+    offset, epoch, _ = given
+    if offset < 0:
+        raise ValueError(f"offset {offset} is negative; seek_to_beginning and seek_to_end find the ends")
+    if offset >= 1 << 63 or not NO_EPOCH <= epoch < 1 << 31:
+        raise ValueError(f"no log has offset {offset} of leader epoch {epoch}")
+    return FetchPosition(offset, epoch)
 
 
 class Truncation(NamedTuple):

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.consumer import ConsumerConfig
+from kafkalog.client.consumer import ConsumerConfig, OffsetAndMetadata
 from kafkalog.client.consumer.fetcher.metadata_watcher import MetadataWatcher
 from kafkalog.client.consumer.subscription import SubscriptionState
 from kafkalog.client.consumer.threads import Monitor
@@ -58,3 +58,23 @@ def test_a_position_is_looked_for_again_after_an_error() -> None:
         with pytest.raises(TopicAuthorizationFailedError, match="not now"):
             consumer.position(TP)
         assert consumer.position(TP) == 0
+
+
+@pytest.mark.parametrize(
+    "wanted", [-1, 1 << 63, OffsetAndMetadata(0, leader_epoch=1 << 31), OffsetAndMetadata(0, leader_epoch=-2)]
+)
+def test_a_position_that_no_request_can_hold_is_refused_at_once(wanted: int | OffsetAndMetadata) -> None:
+    """Otherwise the fetches of all partitions of its leader would fail."""
+    with reading(Topic()) as consumer:
+        consumer.seek(TP, (1 << 63) - 1)
+        with pytest.raises(ValueError, match="offset"):
+            consumer.seek(TP, wanted)
+        assert consumer.position(TP) == (1 << 63) - 1
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_no_records_at_all_are_nothing_to_wait_for(count: int) -> None:
+    with reading(Topic()) as consumer:
+        for ask in (consumer.consume, lambda count: consumer.poll(DEADLINE_S, count)):
+            with pytest.raises(ValueError, match="ask for one at least"):
+                ask(count)
