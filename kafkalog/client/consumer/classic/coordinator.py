@@ -14,7 +14,7 @@ from kafkalog.client.backoff import Backoff
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.assignors import RebalanceProtocol
 from kafkalog.client.consumer.classic.heartbeat import Heartbeat
-from kafkalog.client.consumer.classic.join import Joined, Joining, JoinRefusedError, Snapshot, Wish, snapshot_of
+from kafkalog.client.consumer.classic.join import Joined, Joining, JoinRefusedError, Snapshot, Wish
 from kafkalog.client.consumer.classic.member import Member, State
 from kafkalog.client.consumer.config import STEADY_TRIES, ConsumerConfig
 from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
@@ -72,7 +72,7 @@ class ClassicCoordinator(AbstractCoordinator):
     def note_metadata(self, found: ClusterMetadata) -> None:
         with self._monitor.lock:
             self._find_topics(found)
-            self._known = snapshot_of(found)
+            self._known = self.joining.snapshot_of(found)
 
     # Stepping
 
@@ -160,7 +160,10 @@ class ClassicCoordinator(AbstractCoordinator):
         return self.member.rejoin is not None
 
     def _changed(self, joined: Joined) -> bool:
-        """Tell whether the group's topics have other partitions than when this member, as the leader, assigned them."""
+        """Tell whether the group's topics have other partitions than when this member, as the leader, assigned them.
+
+        Replicas on other racks count as well, if racks matter.
+        """
         known, decided = self._known, joined.snapshot or {}
         if known is None:
             return False

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.assignors import Assignor, CooperativeStickyAssignor, RebalanceProtocol, common_protocol
-from kafkalog.client.consumer.assignors.base import Layout
+from kafkalog.client.consumer.assignors.base import Layout, Racks
 from kafkalog.client.consumer.classic.heartbeat import Heartbeat
 from kafkalog.client.consumer.classic.member import Member
 from kafkalog.client.consumer.classic.protocol import (
@@ -37,8 +37,8 @@ logger = logging.getLogger(__name__)
 
 _LEAVE_S = 5.0
 
-Snapshot = Mapping[str, int]
-"""The number of partitions by topic."""
+Snapshot = Mapping[str, Sequence[Racks]]
+"""The partitions by topic, each with the racks of its replicas; without racks where they do not matter."""
 
 
 class AssignorError(ClientError):
@@ -64,7 +64,7 @@ class OutdatedJoinError(ClientError):
 class Joined:
     """A generation that the member belongs to, and its assignment.
 
-    The group's leader also knows the topics of all members, and the numbers of partitions at the time of its decision.
+    The group's leader also knows the topics of all members, and their partitions at the time of its decision.
     """
 
     generation: Generation
@@ -237,10 +237,20 @@ class Joining:
         metadata = self._cluster.metadata(topics, refresh=True, deadline=deadline)
         if answer.skip_assignment:
             # This is a static leader that came back: all members keep what they have (KIP-814).
-            return {}, topics, snapshot_of(metadata)
+            return {}, topics, self.snapshot_of(metadata)
         decided = assignor.assign(layout_of(metadata), members)
         check_decision(assignor, decided, members, self.protocol)
-        return decided, topics, snapshot_of(metadata)
+        return decided, topics, self.snapshot_of(metadata)
+
+    def snapshot_of(self, metadata: ClusterMetadata) -> Snapshot:
+        """Return the partitions of topics; topics that cannot be described are left out.
+
+        As in Java (`ConsumerCoordinator.MetadataSnapshot`), racks matter to a member that has one (`client.rack`).
+        """
+        layout = layout_of(metadata)
+        if self._config.client_rack:
+            return layout
+        return {topic: [frozenset()] * len(partitions) for topic, partitions in layout.items()}
 
 
 def layout_of(metadata: ClusterMetadata) -> Layout:
@@ -254,11 +264,6 @@ def layout_of(metadata: ClusterMetadata) -> Layout:
         for topic in metadata.topics.values()
         if topic.partitions and not topic.error_code
     }
-
-
-def snapshot_of(metadata: ClusterMetadata) -> Snapshot:
-    """Return how many partitions each topic has; topics that cannot be described are left out."""
-    return {topic.name: len(topic.partitions) for topic in metadata.topics.values() if not topic.error_code}
 
 
 def check_decision(
