@@ -5,8 +5,8 @@ Run from the repository: `python -m benchmarks.cluster [--quick] [--parts ...]`.
 Each cluster has a ZooKeeper of its own and runs with the defaults of its distribution, but `min.insync.replicas=2` and
 three replicas of everything. Both run the whole time, all on this machine; runs take turns (A B A B).
 
-- `produce`: ProducerPerformance of the newest Apache Kafka to a topic of three partitions and three replicas. CPU is
-  that of all three brokers, divided by the bytes of record values.
+- `produce`: ProducerPerformance of the newest Apache Kafka to a topic of three partitions and three replicas, once and
+  three times at the same time. CPU is that of all three brokers, divided by the bytes of record values.
 - `failover`: librdkafka with acks=all sends some 1,000 records/s to one partition whose leader is killed with SIGKILL,
   or stopped with SIGTERM. The gap is the longest time between two acknowledgements after that. In the case "the
   controller, too" the leader is the controller. Every acknowledged record must be in the log.
@@ -28,7 +28,6 @@ from __future__ import annotations
 import argparse
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -41,8 +40,8 @@ from confluent_kafka.admin import TopicMetadata
 
 from benchmarks.peers import report
 from benchmarks.peers.clusters import BROKERS, CLUSTERS, PEER, Cluster, running
-from benchmarks.produce import TOOL, TOOL_DEADLINE_S, summary_of
-from benchmarks.recording.findings import HIGHER, LOWER, Finding, compared, count, size
+from benchmarks.produce import TOOL, run_tools
+from benchmarks.recording.findings import HIGHER, LOWER, Finding, compared, count, several, size
 from peers.brokers import kafka
 
 PARTS = ("produce", "failover", "rejoin", "leaders", "catch-up", "idle", "controller")
@@ -71,8 +70,9 @@ IDLE = f"three idle brokers, {count(MANY)} partitions of three replicas"
 Results = dict[str, dict[str, list[float]]]
 
 
-def produced(octets: int, acks: str) -> str:
-    return f"three replicas, {size(octets)}, acks={acks}"
+def produced(octets: int, acks: str, producers: int = 1) -> str:
+    plain = f"three replicas, {size(octets)}, acks={acks}"
+    return plain if producers == 1 else f"{plain}, {several(producers, 'producer')}"
 
 
 def gap(who: str, how: signal.Signals) -> str:
@@ -87,7 +87,8 @@ def cost(case: str) -> str:
     return f"{case}: CPU of all brokers for a GB"
 
 
-PRODUCED = [produced(octets, acks) for octets, acks in product(RECORDS, ("all", "1"))]
+PRODUCERS = (1, 3)
+PRODUCED = [produced(*case) for case in product(RECORDS, ("all", "1"), PRODUCERS)]
 ENDS = ((LEADER, KILLED), (CONTROLLER, KILLED), (LEADER, STOPPED))
 CASES: dict[str, tuple[str, str]] = {
     **dict.fromkeys(PRODUCED, ("records/s", HIGHER)),
@@ -124,31 +125,27 @@ class Measured:
         print(told, file=sys.stderr, flush=True)
 
 
-def produce(cluster: Cluster, topic: str, octets: int, acks: str, records: int) -> tuple[float, float]:
+def produce(
+    cluster: Cluster, topic: str, octets: int, acks: str, records: int, producers: int = 1
+) -> tuple[float, float]:
     """Produce to a topic that has been created, and delete it.
 
     Returns:
-        Records a second, and the CPU seconds of all brokers for a GB.
+        Records a second of all producers, and the CPU seconds of all brokers for a GB.
     """
-    args = ["--topic", topic, "--num-records", str(records), "--record-size", str(octets), "--throughput", "-1"]
-    args += ["--warmup-records", str(records // 10), "--bootstrap-server", cluster.bootstrap]
+    share = records // producers
+    args = ["--topic", topic, "--num-records", str(share), "--record-size", str(octets), "--throughput", "-1"]
+    args += ["--warmup-records", str(share // 10), "--bootstrap-server", cluster.bootstrap]
     args += ["--command-property", f"acks={acks}"]
     before = cluster.cpu_seconds()
-    done = subprocess.run(
-        kafka.tool_line(TOOL, args),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=TOOL_DEADLINE_S,
-    )
+    found = run_tools([kafka.tool_line(TOOL, args)] * producers)
     # The followers finish what acks=1 has not waited for.
     cluster.wait_in_sync(topic)
     cpu = cluster.cpu_seconds() - before
-    rate, _ = summary_of(done.stdout)
-    if done.returncode or (sent := sum(cluster.end_offsets(topic, PARTITIONS))) != records:
-        raise RuntimeError(f"{TOOL} against {cluster.name} failed, {sent} of {records}:\n{done.stdout[-3000:]}")
+    if (sent := sum(cluster.end_offsets(topic, PARTITIONS))) != share * producers:
+        raise RuntimeError(f"{cluster.name} holds {sent} records of {share * producers}")
     cluster.delete_topic(topic)
-    return rate, cpu / (records * octets / 1e9)
+    return sum(rate for rate, _ in found), cpu / (share * producers * octets / 1e9)
 
 
 class Sender:
@@ -330,6 +327,9 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of our brokers")
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS, help="what to measure")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(RECORDS), choices=RECORDS, help="of a record")
+    parser.add_argument(
+        "--producers", type=int, nargs="+", default=list(PRODUCERS), choices=PRODUCERS, help="tools at the same time"
+    )
     parser.add_argument("--runs", type=int, default=3, help="runs of each case on each cluster, in turns")
     parser.add_argument("--quick", action="store_true", help="one run of less: a look, not a measurement")
     return parser.parse_args(words)
@@ -375,18 +375,19 @@ def _measure(options: argparse.Namespace, clusters: Sequence[Cluster], measured:
 def _measure_produce(options: argparse.Namespace, clusters: Sequence[Cluster], measured: Measured, share: int) -> None:
     topics = (f"produce-{serial}" for serial in range(10_000))
 
-    def once(cluster: Cluster, octets: int, acks: str, records: int) -> tuple[float, float]:
+    def once(cluster: Cluster, octets: int, acks: str, records: int, producers: int = 1) -> tuple[float, float]:
         topic = next(topics)
         cluster.create_topic(topic, PARTITIONS)
-        return produce(cluster, topic, octets, acks, records)
+        return produce(cluster, topic, octets, acks, records, producers)
 
     for cluster in clusters:
         once(cluster, 100, "1", RECORDS[100] // share // 2)
-    for octets, acks in product(options.sizes, ("all", "1")):
+    for octets, acks, producers in product(options.sizes, ("all", "1"), options.producers):
+        case = produced(octets, acks, producers)
         for _, cluster in product(range(options.runs), clusters):
-            rate, cpu = once(cluster, octets, acks, RECORDS[octets] // share)
-            measured.add(produced(octets, acks), cluster, rate)
-            measured.add(cost(produced(octets, acks)), cluster, cpu)
+            rate, cpu = once(cluster, octets, acks, RECORDS[octets] // share, producers)
+            measured.add(case, cluster, rate)
+            measured.add(cost(case), cluster, cpu)
 
 
 def _measure_many(options: argparse.Namespace, clusters: Sequence[Cluster], measured: Measured, share: int) -> None:

@@ -77,6 +77,23 @@ def measure(broker: Broker, case: Case, records: int, serial: int) -> Result:
     share = records // case.producers
     commands = [tool_command(broker, topic, case, share, number) for number in range(case.producers)]
     before = broker.cpu_seconds()
+    found = run_tools(commands)
+    cpu = broker.cpu_seconds() - before
+    wanted, sent = share * case.producers, sum(broker.end_offsets(topic, PARTITIONS))
+    # Each transaction's marker has an offset, too.
+    if sent < wanted or (sent > wanted and not case.transactional):
+        raise RuntimeError(f"{broker.name} holds {sent} records of {wanted}")
+    broker.delete_topic(topic)
+    gigabytes = share * case.producers * case.record_size / 1e9
+    return Result(sum(rate for rate, _ in found), cpu / gigabytes, max(p99 for _, p99 in found))
+
+
+def run_tools(commands: Sequence[Sequence[str]]) -> list[tuple[float, float]]:
+    """Run producers at the same time, and return the `summary_of` each.
+
+    Raises:
+        RuntimeError: one has failed.
+    """
     tools = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for command in commands
     ]
@@ -85,17 +102,10 @@ def measure(broker: Broker, case: Case, records: int, serial: int) -> Result:
     finally:
         for tool in tools:
             tool.kill()
-    cpu = broker.cpu_seconds() - before
-    if any(tool.returncode for tool in tools):
-        raise RuntimeError(f"{TOOL} against {broker.name} failed:\n{outputs[0][-3000:]}")
-    found = [summary_of(output) for output in outputs]
-    wanted, sent = share * case.producers, sum(broker.end_offsets(topic, PARTITIONS))
-    # Each transaction's marker has an offset, too.
-    if sent < wanted or (sent > wanted and not case.transactional):
-        raise RuntimeError(f"{broker.name} holds {sent} records of {wanted}")
-    broker.delete_topic(topic)
-    gigabytes = share * case.producers * case.record_size / 1e9
-    return Result(sum(rate for rate, _ in found), cpu / gigabytes, max(p99 for _, p99 in found))
+    for tool, output in zip(tools, outputs, strict=True):
+        if tool.returncode:
+            raise RuntimeError(f"{TOOL} has failed:\n{output[-3000:]}")
+    return [summary_of(output) for output in outputs]
 
 
 def summary_of(output: str) -> tuple[float, float]:
