@@ -16,7 +16,6 @@ import select
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 from kafkalog.client.closing import Closing
@@ -189,13 +188,22 @@ class SimpleConsumer(Closing):
         """
         deadline = time.monotonic() + timeout
         limit = self._config.max_poll_records if max_records is None else max_records
+        is_last = False
         while True:
-            records = self._take(limit)
-            if records:
-                # The next fetch is under way while the caller works on these records.
-                with self._going_back():
+            try:
+                records, failure = self._take(limit)
+                if records:
+                    # The next fetch is under way while the caller works on these records.
                     self._ask_quietly()
-                return records
+                    return records
+            except BaseException:
+                # It is of a signal's handler, and keeps the records from the caller.
+                self._go_back()
+                raise
+            if failure is not None:
+                raise failure
+            if is_last:
+                return []
             pause = max(self._blocked_until - time.monotonic(), 0.0)
             left = deadline - time.monotonic()
             if pause:
@@ -204,8 +212,7 @@ class SimpleConsumer(Closing):
                     return []
                 time.sleep(pause)
             self._go_on(deadline)
-            if time.monotonic() >= deadline:
-                return self._take(limit)
+            is_last = time.monotonic() >= deadline
 
     def close(self) -> None:
         """Close all connections."""
@@ -229,44 +236,40 @@ class SimpleConsumer(Closing):
             raise ValueError(f"partition {TopicPartition(*tp)} is not assigned; assigned are {self.assignment()}")
         return found
 
-    def _take(self, limit: int) -> list[ConsumerRecord]:
-        """Take fetched records, one partition after the other."""
+    def _take(self, limit: int) -> tuple[list[ConsumerRecord], RecordsError | None]:
+        """Take fetched records, one partition after the other.
+
+        Returns:
+            The records; and without records, the error of a partition, if one has an error. So an exception that this
+            raises is one of a signal's handler.
+        """
         taken: list[ConsumerRecord] = []
         self._before = {}
-        with self._going_back():
-            for tp, partition in list(self._partitions.items()):
-                if len(taken) >= limit:
+        for tp, partition in list(self._partitions.items()):
+            if len(taken) >= limit:
+                break
+            self._before[partition] = partition.offset
+            try:
+                more = partition.take(limit - len(taken))
+            except RecordsError as error:
+                if taken:
                     break
-                self._before[partition] = partition.offset
-                try:
-                    more = partition.take(limit - len(taken))
-                except RecordsError as error:
-                    if taken:
-                        break
-                    error.add_note(f"in partition {tp} after offset {partition.offset}")
-                    raise
-                if more:
-                    taken += more
-                    # Move it to the end of the order, so that the other partitions have their turn.
-                    del self._partitions[tp]
-                    self._partitions[tp] = partition
-        return taken
+                error.add_note(f"in partition {tp} after offset {partition.offset}")
+                return [], error
+            if more:
+                taken += more
+                # Move it to the end of the order, so that the other partitions have their turn.
+                del self._partitions[tp]
+                self._partitions[tp] = partition
+        return taken, None
 
-    @contextmanager
-    def _going_back(self) -> Iterator[None]:
-        """Move positions back to before the last `_take` where an exception keeps its records from the caller.
-
-        It may be one of a signal's handler.
-        """
-        try:
-            yield
-        except BaseException:
-            for partition, offset in self._before.items():
-                # The exception may have come while the partition changed its place.
-                self._partitions.setdefault(partition.tp, partition)
-                if offset is not None:
-                    partition.move(offset)
-            raise
+    def _go_back(self) -> None:
+        """Move positions back to before the last `_take`, whose records the caller does not get."""
+        for partition, offset in self._before.items():
+            # An exception may have come while the partition changed its place.
+            self._partitions.setdefault(partition.tp, partition)
+            if offset is not None:
+                partition.move(offset)
 
     def _resolve(self, deadline: float | None) -> None:
         """Look up the offsets of partitions whose position is only a timestamp."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import socket
+import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.fetch import decode
+from kafkalog.client.fetch import decode, simple_consumer
 from kafkalog.client.fetch.decode import decode_records
 from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.fetch.simple_consumer import SimpleConsumer
@@ -309,6 +314,30 @@ def test_a_corrupt_batch_is_told_after_what_is_good() -> None:
             assert consumer.position(tp) == 2
 
 
+@contextmanager
+def fetched(chunks: Mapping[int, bytes]) -> Iterator[SimpleConsumer]:
+    """Yield a consumer that has fetched these bytes of each partition, from offset 0."""
+
+    def fetch(request: FetchRequest) -> FetchResponse:
+        return response(*((each.partition, 0, chunks[each.partition]) for each in request.topics[0].partitions))
+
+    with ScriptedBroker({FetchRequest: fetch}) as server:
+        server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {("t", each): 1 for each in chunks})
+        with SimpleConsumer(config_for(server)) as consumer:
+            consumer.assign([TopicPartition("t", each) for each in chunks])
+            fetch_from_0(consumer)
+            yield consumer
+
+
+def fetch_from_0(consumer: SimpleConsumer) -> None:
+    for tp in consumer.assignment():
+        consumer.seek(tp, 0)
+    end = time.monotonic() + DEADLINE_S
+    while not all(each.buffered for each in consumer._partitions.values()):
+        assert time.monotonic() < end
+        consumer._go_on(time.monotonic() + 0.1)
+
+
 @pytest.mark.parametrize("owner", [decode, SimpleConsumer], ids=["decoding", "asking"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_records_come_again_if_a_signal_keeps_them_from_the_caller(
@@ -340,6 +369,51 @@ def test_records_come_again_if_a_signal_keeps_them_from_the_caller(
                     drain(consumer, 4)
             assert [consumer.position(tp) for tp in consumer.assignment()] == [0, 0]
             assert values(drain(consumer, 4)) == {0: [b"a", b"b"], 1: [b"a", b"b"]}
+
+
+def test_no_moment_of_a_signal_loses_records() -> None:
+    """An exception at each line of the consumer's module, and of what manages contexts for it."""
+    chunk = bytes(records(0, [b"a"]) + records(1, [b"b"]))
+    files = (simple_consumer.__file__, contextlib.__file__)
+    lines = 0
+    with fetched({0: chunk, 1: chunk}) as consumer:
+        for at in itertools.count():
+            lines = 0
+
+            def trace(frame: FrameType, event: str, argument: Any, at: int = at) -> Any:
+                nonlocal lines
+                if event in ("call", "line") and frame.f_code.co_filename in files:
+                    lines += 1
+                    if lines == at + 1:
+                        raise KeyboardInterrupt
+                return trace
+
+            before = sys.gettrace()
+            sys.settrace(trace)
+            try:
+                found = consumer.poll()
+            except KeyboardInterrupt:
+                sys.settrace(before)
+                assert [consumer.position(tp) for tp in consumer.assignment()] == [0, 0], f"line {at}"
+            else:
+                break
+            finally:
+                sys.settrace(before)
+            fetch_from_0(consumer)
+        found += drain(consumer, 4 - len(found))
+        assert values(found) == {0: [b"a", b"b"], 1: [b"a", b"b"]}
+    assert lines > 50
+
+
+def test_an_error_of_one_partition_does_not_move_others_back() -> None:
+    """Their batches without records, such as those of aborted transactions, are passed all the same."""
+    damaged = records(0, [b"a"])
+    damaged[-2] ^= 0xFF
+    passed = bytes(marker(0, 1, ControlRecordType.COMMIT))
+    with fetched({0: passed, 1: bytes(damaged)}) as consumer:
+        with pytest.raises(CorruptRecordError, match="offset 0"):
+            consumer.poll()
+        assert [consumer.position(TopicPartition("t", number)) for number in (0, 1)] == [1, 0]
 
 
 def test_a_batch_that_the_broker_cannot_read_is_told() -> None:
