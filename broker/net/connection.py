@@ -268,12 +268,16 @@ class Connection:
         """Return the bytes of the current frame for a worker; their memory counts as after `keep_memory`."""
         return self._reader.keep(frame)
 
-    def keep_memory(self) -> None:
-        """Keep the current frame's memory counted until `free_memory` or the response: a worker has a copy of it."""
-        self._reader.keep_copy()
+    def keep_memory(self, size: int) -> bool:
+        """Keep the memory of the current frame, of `size` bytes, counted until `free_memory` or the response.
+
+        Returns:
+            Whether views of the frame stay valid, because it is a large one. Otherwise the caller copies what it needs.
+        """
+        return self._reader.hand_over(size)
 
     def free_memory(self) -> None:
-        """Give back the memory kept by `keep_memory`: the copy is gone, even if the request is not answered."""
+        """Give back the memory kept by `keep_memory`: its bytes are gone, even if the request is not answered."""
         self._reader.copy_gone()
 
     def refuse(self, error: FrameError | BadRequestError) -> None:

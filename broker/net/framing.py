@@ -37,8 +37,8 @@ class FrameBuffer:
     """One connection's receive buffer.
 
     The caller asks for a `window`, receives into it, reports with `received`, and takes whole frames with
-    `next_frame`. A frame is a view into the buffer, valid until the next call of `window`, unless `keep` is asked
-    for it.
+    `next_frame`. A frame is a view into the buffer, valid until the next call of `window`, unless it was handed over
+    (`hand_over`).
     """
 
     __slots__ = ("_buffer", "_end", "_max_frame", "_needed", "_start", "_view")
@@ -128,20 +128,26 @@ class FrameBuffer:
         self._start = start + 4 + size
         return self._view[start + 4 : start + 4 + size]
 
-    def keep(self, frame: memoryview) -> memoryview:
-        """Return the bytes of the frame that was taken last; they stay, and may be changed.
+    def hand_over(self, size: int) -> bool:
+        """Leave the memory of the frame that was taken last to the views of it, if it is a large one.
 
-        A large frame is handed over with its mapping, which is freed when nothing refers to the frame any more. The
-        buffer begins anew with what was received after it. Another frame is copied.
+        Such a frame has a mapping, which is freed when nothing refers to the frame any more. The buffer begins anew
+        with what was received after it.
+
+        Args:
+            size: the frame's.
+
+        Returns:
+            Whether the bytes of the frame stay, and may be changed. Otherwise they are overwritten by later ones.
         """
         rest = self._view[self._start : self._end]
-        if len(frame) < max(HANDED_OVER_FROM, len(self._buffer) // 2) or len(rest) > GROWTH_STEP:
-            return memoryview(bytearray(frame))
+        if size < max(HANDED_OVER_FROM, len(self._buffer) // 2) or len(rest) > GROWTH_STEP:
+            return False
         self._buffer = bytearray(max(BASE_CAPACITY, len(rest)))
         self._buffer[: len(rest)] = rest
         self._view = memoryview(self._buffer)
         self._start, self._end = 0, len(rest)
-        return frame
+        return True
 
     def shrink(self) -> int:
         """Give back the memory beyond the base if nothing is buffered; return the number of bytes given back."""

@@ -113,12 +113,19 @@ class Reader:
 
     def keep(self, frame: memoryview) -> memoryview:
         """Return the bytes of the current frame for use beyond its dispatch; they count as `keep_copy` says."""
+        return frame if self.hand_over(len(frame)) else memoryview(bytearray(frame))
+
+    def hand_over(self, size: int) -> bool:
+        """Leave the current frame, of `size` bytes, to its views, or return False; see `FrameBuffer.hand_over`.
+
+        It counts as `keep_copy` says, and so does the copy that the caller makes if this returns False.
+        """
         self.keep_copy()
-        kept = self.frames.keep(frame)
-        if kept is frame and not self._is_copied:
+        is_handed_over = self.frames.hand_over(size)
+        if is_handed_over and not self._is_copied:
             # Without a bound only the buffer counts, which has begun anew.
             self._share.keep(self.frames.capacity - BASE_CAPACITY)
-        return kept
+        return is_handed_over
 
     def keep_copy(self) -> None:
         """Keep the memory taken until the frame's copy is gone or the request is answered."""

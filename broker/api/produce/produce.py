@@ -89,21 +89,22 @@ def handle_produce(request: Request) -> Awaitable[None] | None:
         produce.respond()
         return None
     # As in `_keep_records`: before anything else runs.
-    request.connection.keep_memory()
-    for work in deferred:
-        work.keep()
-    if produce.rejected is not None:
-        produce.rejected.keep()
+    if not request.connection.keep_memory(request.nbytes):
+        for work in deferred:
+            work.keep()
+        if produce.rejected is not None:
+            produce.rejected.keep()
     return _work_and_respond(produce, deferred)
 
 
 def _keep_records(request: Request) -> None:
-    """Copy the records of a request out of the connection's buffer.
+    """Copy the records of a request out of the connection's buffer, unless that is left to a large request.
 
     Call this before anything else runs, and so not in a coroutine, whose first step is a later turn of the loop: the
     connection may receive the next request into the same memory by then.
     """
-    request.connection.keep_memory()
+    if request.connection.keep_memory(request.nbytes):
+        return
     for _, data in _batches(request.message):
         if data.records is not None:
             data.records = memoryview(bytearray(data.records))

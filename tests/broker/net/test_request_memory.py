@@ -149,7 +149,7 @@ def test_a_handler_that_fails_keeps_nothing() -> None:
     """As one that finds no memory for the copy that it keeps memory for: others are served all the same."""
 
     def fail(request: Request) -> None:
-        request.connection.keep_memory()
+        request.connection.keep_memory(request.nbytes)
         raise MemoryError
 
     counters = SimpleNamespace(requests=[])
@@ -193,7 +193,7 @@ def test_a_served_request_takes_nothing_while_its_connection_is_quiet(serve: Ser
 
 def test_a_copy_for_a_worker_is_counted_until_it_is_gone() -> None:
     def copied(connection: Connection, frame: memoryview) -> None:
-        connection.keep_memory()
+        connection.keep_memory(len(frame))
 
     async def main() -> None:
         with peers(copied) as all_:
@@ -266,7 +266,7 @@ def test_random_requests_are_all_answered_within_the_bound(seed: int) -> None:
             case 1:
                 loop.call_later(chance.choice((0, 0.003)), connection.reply, out)
             case 2:
-                connection.keep_memory()
+                connection.keep_memory(len(frame))
                 loop.call_later(chance.choice((0, 0.003)), connection.reply, out)
                 loop.call_later(chance.choice((0, 0.003)), connection.free_memory)
             case _:

@@ -84,7 +84,7 @@ def test_a_response_that_is_not_read_keeps_no_memory_of_its_request(connect: Con
 
     class Large(OneByOne):
         def dispatch(self, connection: Connection, frame: memoryview) -> None:
-            connection.keep_memory()
+            connection.keep_memory(len(frame))
             assert memory.used > 0
             loop.call_soon(lambda: connection.reply([b"r" * 10_000_000]))
 
