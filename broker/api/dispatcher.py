@@ -36,8 +36,8 @@ logger = logging.getLogger(__name__)
 
 LARGE_REQUEST = 64 * 1024
 """Requests without record batches are decoded on a worker from this many bytes on: they may hold 10,000s of entries."""
-BUDGET = 32 * 1024
-"""The decoding budget of a request with record batches, some 1,024 partitions. A worker decodes larger requests."""
+BUDGET = 8 * 1024
+"""The decoding budget of a request with record batches, some 250 partitions. Larger ones are decoded by a worker."""
 MOST_ENTRIES = 2_000_000
 """The most entries of a request. An entry of three bytes takes up to 50 times as much memory once it is decoded."""
 MOST_TAGS = 1000
