@@ -33,6 +33,11 @@ logger = logging.getLogger(__name__)
 
 KERNEL_DELAY = 0.5
 """Seconds after start before the record kernels are loaded, so that they do not delay the first requests."""
+SWITCH_SECONDS = 0.001
+"""The longest time for which a worker that computes has the interpreter while the event loop waits for it.
+
+The loop may wait so long several times for one request. Python's own interval is five times as long.
+"""
 START_ERRORS = (
     ConfigError,
     DuplicateLogError,
@@ -66,6 +71,7 @@ def run(config: BrokerConfig, ops: FileOps = OS) -> int:
     """Run a broker until a signal ends it; return the exit code of the process."""
     _set_up_logging(config["kafkalog.log.format"])
     _raise_file_limit()
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         asyncio.run(_serve(config, ops))
     except START_ERRORS as error:
