@@ -31,6 +31,7 @@ from kafkalog.client.consumer.config import STEADY_TRIES, ConsumerConfig
 from kafkalog.client.consumer.fetcher.asked_partition import AskedPartition, asked_at
 from kafkalog.client.consumer.fetcher.completed_fetch import CompletedFetch
 from kafkalog.client.consumer.fetcher.fetch_position import (
+    CONSUMERS_MAY_VALIDATE,
     NO_EPOCH,
     FetchPosition,
     find_truncation,
@@ -61,6 +62,7 @@ from kafkalog.protocol.errors import (
     OffsetOutOfRangeError,
     UnknownServerError,
     UnknownTopicIdError,
+    UnsupportedVersionError,
     error_for,
 )
 from kafkalog.protocol.messages.fetch import FetchResponse, PartitionData
@@ -204,7 +206,8 @@ class Fetcher(threading.Thread):
             return
         with self._monitor.lock:
             if state.version == lookup.version:
-                state.move(FetchPosition(max(answer.offset, 0), answer.leader_epoch), lookup.topic_id)
+                # Without the epoch: a log of old message formats cannot validate it (Java's `resetPositionIfNeeded`).
+                state.move(FetchPosition(max(answer.offset, 0)), lookup.topic_id)
         self._monitor.notify()
 
     def _leader_of(self, state: PartitionState, version: int) -> Leader | None:
@@ -360,15 +363,7 @@ class Fetcher(threading.Thread):
         """Fetch the records of partitions; or, if some positions must be validated, send the request for that first."""
         unsound = {each.state.tp: each for each in wanted if self._to_validate(each)}
         client = self._client
-        if unsound:
-            request = validation_request((tp, each.position, each.leader_epoch) for tp, each in unsound.items())
-            self._leaders.send(
-                broker,
-                request,
-                lambda response, error: self._answered(unsound, lambda: self._take_epochs(unsound, response, error)),
-                client.request_timeout,
-            )
-            self._busy |= unsound.keys()
+        if unsound and self._validate(broker, unsound):
             return
         asked = {each.state.tp: each for each in wanted}
         fetch = fetch_request(
@@ -390,6 +385,21 @@ class Fetcher(threading.Thread):
             max_version=max_version(fetch),
         )
         self._busy |= asked.keys()
+
+    def _validate(self, broker: Broker, unsound: dict[TopicPartition, AskedPartition]) -> bool:
+        """Ask the leader about the epochs of positions; return False if it is too old to be asked."""
+        try:
+            self._leaders.send(
+                broker,
+                validation_request((tp, each.position, each.leader_epoch) for tp, each in unsound.items()),
+                lambda response, error: self._answered(unsound, lambda: self._take_epochs(unsound, response, error)),
+                self._client.request_timeout,
+                min_version=CONSUMERS_MAY_VALIDATE,
+            )
+        except UnsupportedVersionError:
+            return False
+        self._busy |= unsound.keys()
+        return True
 
     def _answered(self, asked: dict[TopicPartition, AskedPartition], act: Callable[[], None]) -> None:
         self._busy -= asked.keys()
