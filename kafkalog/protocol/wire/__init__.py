@@ -7,6 +7,7 @@ blocking `kafkalog.client.network.connection` and the broker's `broker.net.links
 - `frames`    length-prefixed frames, received into buffers without a copy
 - `versions`  the versions that both sides speak
 - `older`     requests for brokers of older releases
+- `releases`  the releases of Apache Kafka that introduced APIs and versions, for messages
 - `sasl`      mechanisms: PLAIN and SCRAM; `oauthbearer`: OAUTHBEARER; `msk_iam`: AWS_MSK_IAM; `gssapi`: GSSAPI
 - `errors` errors of the peer and of the caller
 """

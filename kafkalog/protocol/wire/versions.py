@@ -8,6 +8,7 @@ from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.messages.api_versions import ApiVersion, SupportedFeatureKey
 from kafkalog.protocol.schema import Request
+from kafkalog.protocol.wire.releases import release_with
 
 
 class Versions:
@@ -35,13 +36,23 @@ class Versions:
         highest = request_class.max_version if max_version is None else min(max_version, request_class.max_version)
         version = min(high, highest)
         if version < max(low, min_version, request_class.min_version):
-            name = ApiKey(request_class.api_key).name
-            ours = f"{max(min_version, request_class.min_version)} to {highest}"
-            theirs = f"versions {low} to {high}" if high >= 0 else "no version"
-            raise UnsupportedVersionError(f"{name} is spoken here in versions {ours}, by {self._peer} in {theirs}")
+            raise UnsupportedVersionError(
+                self._refusal(ApiKey(request_class.api_key), max(min_version, request_class.min_version), highest)
+            )
         if max_version is None and not min_version:
             self._newest[request_class] = version
         return version
+
+    def _refusal(self, api: ApiKey, least: int, highest: int) -> str:
+        """Tell why no version of an API will do, and which release of Apache Kafka has what is needed."""
+        low, high = self._ranges.get(api, (0, -1))
+        release = release_with(api, least)
+        since = f"; brokers of Apache Kafka have it since {release}" if release else ""
+        if high < 0:
+            return f"{self._peer} does not support {api.name}{since}"
+        if high < least:
+            return f"{self._peer} supports {api.name} up to version {high}, and version {least} is needed{since}"
+        return f"{self._peer} supports {api.name} from version {low} on, and this client up to version {highest}"
 
     def announces(self, request_class: type[Request]) -> bool:
         """Return whether the peer knows the request, in whichever versions."""
