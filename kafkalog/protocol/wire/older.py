@@ -12,14 +12,25 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from kafkalog.protocol.errors import UnsupportedVersionError
+from kafkalog.protocol.errors import UnsupportedCompressionTypeError, UnsupportedVersionError
+from kafkalog.protocol.messages.create_acls import CreateAclsRequest
+from kafkalog.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from kafkalog.protocol.messages.create_topics import CreateTopicsRequest
 from kafkalog.protocol.messages.delete_acls import DeleteAclsRequest
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkalog.protocol.messages.describe_acls import DescribeAclsRequest
 from kafkalog.protocol.messages.describe_configs import DescribeConfigsRequest
+from kafkalog.protocol.messages.elect_leaders import ElectLeadersRequest
+from kafkalog.protocol.messages.heartbeat import HeartbeatRequest
+from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkalog.protocol.messages.join_group import JoinGroupRequest
 from kafkalog.protocol.messages.leave_group import LeaveGroupRequest
+from kafkalog.protocol.messages.list_transactions import ListTransactionsRequest
+from kafkalog.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalog.protocol.messages.offset_fetch import OffsetFetchRequest
+from kafkalog.protocol.messages.produce import ProduceRequest
+from kafkalog.protocol.messages.sync_group import SyncGroupRequest
+from kafkalog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from kafkalog.protocol.schema import Request
 
 ANY_PATTERN, LITERAL_PATTERN = 1, 3
@@ -32,6 +43,7 @@ def fit(message: Request, version: int) -> Request:
 
     Raises:
         UnsupportedVersionError: The version cannot do what the request asks for.
+        UnsupportedCompressionTypeError: The version takes no records of this codec.
     """
     found = _FITS.get(type(message))
     if found is None or version >= found[0]:
@@ -39,6 +51,17 @@ def fit(message: Request, version: int) -> Request:
     fitted = copy.copy(message)
     found[1](fitted, version)
     return fitted
+
+
+def _fit_create_acls(message: Any, version: int) -> None:
+    for each in message.creations:
+        _literal(each.resource_pattern_type)
+
+
+def _fit_create_delegation_token(message: Any, version: int) -> None:
+    if message.owner_principal_name:
+        raise UnsupportedVersionError("brokers before Kafka 3.3 make tokens for the asking user only: name no owner")
+    message.owner_principal_type = message.owner_principal_name = ""
 
 
 def _fit_create_topics(message: Any, version: int) -> None:
@@ -80,6 +103,18 @@ def _fit_describe_configs(message: Any, version: int) -> None:
     message.include_documentation = False
     if version < _SYNONYMS_SINCE:
         message.include_synonyms = False
+        if any(each.resource_type == _BROKER and not each.resource_name for each in message.resources):
+            raise UnsupportedVersionError("brokers before Kafka 1.1 have no dynamic configurations of brokers")
+
+
+def _fit_elect_leaders(message: Any, version: int) -> None:
+    if message.election_type != _PREFERRED:
+        raise UnsupportedVersionError("brokers before Kafka 2.4 elect preferred leaders only")
+
+
+def _fit_init_producer_id(message: Any, version: int) -> None:
+    # The coordinator gives the next epoch to whoever asks, and does not compare the present one.
+    message.producer_id = message.producer_epoch = -1
 
 
 def _fit_leave_group(message: Any, version: int) -> None:
@@ -92,19 +127,64 @@ def _fit_leave_group(message: Any, version: int) -> None:
     message.members = []
 
 
+def _fit_list_transactions(message: Any, version: int) -> None:
+    if message.duration_filter >= 0:
+        raise UnsupportedVersionError("brokers before Kafka 3.8 list transactions of any duration only")
+
+
+def _fit_member(message: Any, version: int) -> None:
+    if message.group_instance_id is not None:
+        raise UnsupportedVersionError("brokers before Kafka 2.3 have no static members: leave group.instance.id out")
+
+
 def _fit_offset_fetch(message: Any, version: int) -> None:
     # They report what is committed, also while a transaction commits more.
     message.require_stable = False
 
 
+def _fit_produce(message: Any, version: int) -> None:
+    for topic in message.topic_data:
+        for part in topic.partition_data:
+            records = part.records
+            if records and records[_MAGIC_AT] == _V2 and records[_CODEC_AT] & _CODEC_MASK == _ZSTD:
+                raise UnsupportedCompressionTypeError(
+                    "brokers before Kafka 2.1 take no records that are compressed with zstd: "
+                    "set compression.type to another codec"
+                )
+
+
+def _fit_txn_offset_commit(message: Any, version: int) -> None:
+    if message.member_id or message.generation_id >= 0 or message.group_instance_id is not None:
+        raise UnsupportedVersionError(
+            "brokers before Kafka 2.5 cannot check a consumer's group metadata in a transaction (KIP-447): "
+            "send the offsets with the group's id alone, and give each input partition a transactional.id of its own"
+        )
+
+
 _SYNONYMS_SINCE = 1
+_BROKER = 4
+_PREFERRED = 0
+_MAGIC_AT, _CODEC_AT = 16, 22
+_V2 = 2
+_CODEC_MASK, _ZSTD = 7, 4
 _FITS: dict[type[Request], tuple[int, Callable[[Any, int], None]]] = {
+    CreateAclsRequest: (1, _fit_create_acls),
+    CreateDelegationTokenRequest: (3, _fit_create_delegation_token),
     CreateTopicsRequest: (4, _fit_create_topics),
     DeleteAclsRequest: (1, _fit_delete_acls),
     DeleteTopicsRequest: (6, _fit_delete_topics),
     DescribeAclsRequest: (1, _fit_describe_acls),
     DescribeConfigsRequest: (3, _fit_describe_configs),
+    ElectLeadersRequest: (1, _fit_elect_leaders),
+    HeartbeatRequest: (3, _fit_member),
+    InitProducerIdRequest: (3, _fit_init_producer_id),
+    JoinGroupRequest: (5, _fit_member),
     LeaveGroupRequest: (3, _fit_leave_group),
+    ListTransactionsRequest: (1, _fit_list_transactions),
+    OffsetCommitRequest: (7, _fit_member),
     OffsetFetchRequest: (7, _fit_offset_fetch),
+    ProduceRequest: (7, _fit_produce),
+    SyncGroupRequest: (3, _fit_member),
+    TxnOffsetCommitRequest: (3, _fit_txn_offset_commit),
 }
 """The version from which on each request is sent as it is, and what fits it for versions before."""
