@@ -45,6 +45,8 @@ CONCURRENT_BACKOFF_S = 0.02
 """The pause while the previous transaction is still being completed, which takes a few milliseconds (KAFKA-5482)."""
 _ONE_TRANSACTION = 3
 """AddPartitionsToTxn 4 and later are for brokers only."""
+_COMPARES_SINCE = 3
+"""The version of InitProducerId (Kafka 2.5) whose request has the present producer id and epoch."""
 
 
 class ProducerIdentity(NamedTuple):
@@ -93,13 +95,17 @@ class TransactionRequests(Closing):
         """Get a producer id and epoch. A producer with an older epoch is fenced, and its open transaction aborted."""
         return self._init(ProducerIdentity(), deadline)
 
-    def raise_epoch(self, *, deadline: float | None = None) -> ProducerIdentity:
+    def raise_epoch(self, *, ended: bool, deadline: float | None = None) -> ProducerIdentity:
         """Get the next epoch of the present producer id, whose transaction has ended (KIP-360).
+
+        Coordinators before Kafka 2.5 do not compare the present epoch with theirs. They are asked only where `ended`
+        says that `end` has just succeeded, so that there was no newer producer then.
 
         Raises:
             FencedError: Another producer has got an epoch meanwhile.
+            FatalTransactionError: The coordinator is too old to be asked.
         """
-        return self._init(self.identity, deadline)
+        return self._init(self.identity, deadline, least=0 if ended else _COMPARES_SINCE)
 
     def add_partitions(self, partitions: Iterable[TopicPartition], *, deadline: float | None = None) -> None:
         """Add partitions to the transaction, before batches go there; the first call begins it at the coordinator."""
@@ -225,7 +231,7 @@ class TransactionRequests(Closing):
             for each in topic.results_by_partition
         )
 
-    def _init(self, present: ProducerIdentity, deadline: float | None) -> ProducerIdentity:
+    def _init(self, present: ProducerIdentity, deadline: float | None, least: int = 0) -> ProducerIdentity:
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=self.transaction_timeout_ms,
@@ -234,8 +240,9 @@ class TransactionRequests(Closing):
         )
 
         def attempt(node_id: int, timeout: float) -> ProducerIdentity:
-            # Before version 3 a request cannot ask for the next epoch of a given producer id.
-            answer: InitProducerIdResponse = self._cluster.request_to(node_id, request, timeout=timeout)
+            answer: InitProducerIdResponse = self._cluster.request_to(
+                node_id, request, timeout=timeout, min_version=least
+            )
             _raise(answer.error_code, f"transaction.timeout.ms={self.transaction_timeout_ms}")
             return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 

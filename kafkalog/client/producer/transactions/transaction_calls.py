@@ -135,7 +135,9 @@ class TransactionCalls:
                         # its epoch may be gone by then.
                         self.transactions.end_answered()
                 # Only now is the outcome of the last batches known.
-                raised = self._requests.raise_epoch(deadline=deadline) if self.transactions.must_raise_epoch else None
+                raised = None
+                if self.transactions.must_raise_epoch:
+                    raised = self._requests.raise_epoch(ended=self.transactions.end_known, deadline=deadline)
             except Exception as error:
                 self._failed(error)
                 raise

@@ -133,7 +133,7 @@ def test_a_transaction(coordinator: Coordinator, requests: TransactionRequests) 
         {TP: 5, OTHER: OffsetAndMetadata(9, 3, "note")}, ConsumerGroupMetadata("g", 4, "member", "static")
     )
     requests.end(True)
-    assert requests.raise_epoch() == ProducerIdentity(7, 1)
+    assert requests.raise_epoch(ended=True) == ProducerIdentity(7, 1)
     find, init, add, offsets, _, commit, end, again = coordinator.requests
     assert (find.key, find.key_type) == ("x", 1)
     assert (init.transactional_id, init.transaction_timeout_ms, init.producer_id) == ("x", 5000, -1)

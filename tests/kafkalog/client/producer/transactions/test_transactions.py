@@ -156,9 +156,11 @@ def test_an_abort_whose_new_epoch_comes_late_may_be_called_again(site: Site, mon
         assert lost.exception() is not None
         present = TransactionRequests.raise_epoch
 
-        def answer_is_lost(self: TransactionRequests, *, deadline: float | None = None) -> ProducerIdentity:
+        def answer_is_lost(
+            self: TransactionRequests, *, ended: bool, deadline: float | None = None
+        ) -> ProducerIdentity:
             identity = self.identity
-            present(self, deadline=deadline)
+            present(self, ended=ended, deadline=deadline)
             self.identity = identity
             raise ClientTimeoutError("the answer did not come in time")
 
