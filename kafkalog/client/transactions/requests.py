@@ -91,9 +91,13 @@ class TransactionRequests(Closing):
         if self._own:
             self._cluster.close()
 
-    def init(self, *, deadline: float | None = None) -> ProducerIdentity:
-        """Get a producer id and epoch. A producer with an older epoch is fenced, and its open transaction aborted."""
-        return self._init(ProducerIdentity(), deadline)
+    def init(self, *, deadline: float | None = None, min_version: int = 0) -> ProducerIdentity:
+        """Get a producer id and epoch. A producer with an older epoch is fenced, and its open transaction aborted.
+
+        Raises:
+            FatalTransactionError: The coordinator does not speak `min_version` of InitProducerId; nothing has changed.
+        """
+        return self._init(ProducerIdentity(), deadline, min_version)
 
     def raise_epoch(self, *, ended: bool, deadline: float | None = None) -> ProducerIdentity:
         """Get the next epoch of the present producer id, whose transaction has ended (KIP-360).
@@ -105,7 +109,7 @@ class TransactionRequests(Closing):
             FencedError: Another producer has got an epoch meanwhile.
             FatalTransactionError: The coordinator is too old to be asked.
         """
-        return self._init(self.identity, deadline, least=0 if ended else _COMPARES_SINCE)
+        return self._init(self.identity, deadline, 0 if ended else _COMPARES_SINCE)
 
     def add_partitions(self, partitions: Iterable[TopicPartition], *, deadline: float | None = None) -> None:
         """Add partitions to the transaction, before batches go there; the first call begins it at the coordinator."""
@@ -231,7 +235,7 @@ class TransactionRequests(Closing):
             for each in topic.results_by_partition
         )
 
-    def _init(self, present: ProducerIdentity, deadline: float | None, least: int = 0) -> ProducerIdentity:
+    def _init(self, present: ProducerIdentity, deadline: float | None, min_version: int) -> ProducerIdentity:
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=self.transaction_timeout_ms,
@@ -241,7 +245,7 @@ class TransactionRequests(Closing):
 
         def attempt(node_id: int, timeout: float) -> ProducerIdentity:
             answer: InitProducerIdResponse = self._cluster.request_to(
-                node_id, request, timeout=timeout, min_version=least
+                node_id, request, timeout=timeout, min_version=min_version
             )
             _raise(answer.error_code, f"transaction.timeout.ms={self.transaction_timeout_ms}")
             return ProducerIdentity(answer.producer_id, answer.producer_epoch)

@@ -16,7 +16,13 @@ from kafkalog.client.coordinators import Coordinators, CoordinatorType
 from kafkalog.client.transactions.errors import FencedError, TransactionError
 from kafkalog.client.transactions.requests import TransactionRequests
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
-from kafkalog.protocol.errors import ErrorCode, KafkaError, OffsetMetadataTooLargeError, error_for
+from kafkalog.protocol.errors import (
+    ErrorCode,
+    KafkaError,
+    OffsetMetadataTooLargeError,
+    UnsupportedVersionError,
+    error_for,
+)
 from kafkalog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from spark_kafkalog.sink.transactional.errors import LedgerError, TakenOverError
 from spark_kafkalog.sink.transactional.ledger_record import Record, decode, encode
@@ -26,6 +32,12 @@ WRITE_TIMEOUT_MS = 60_000
 _STABLE = 7
 """The version of OffsetFetch that is spoken: the first one that waits for transactions, and the last one for a single
 group."""
+_INIT_SINCE = 3
+"""The version of InitProducerId that came with `_STABLE` in Kafka 2.5, so that older brokers are told at once."""
+_TOO_OLD = (
+    "kafka.transactional.id needs brokers of Kafka 2.5 or newer: update the brokers, "
+    "or remove the option to write at least once"
+)
 
 
 class Ledger:
@@ -45,8 +57,17 @@ class Ledger:
         self._partitions: int | None = None
 
     def open(self) -> Record:
-        """Fence every other driver, and read the ledger."""
-        self._requests.init(deadline=self.deadline)
+        """Fence every other driver, and read the ledger.
+
+        Raises:
+            LedgerError: The brokers are too old, and nothing has changed there. Or the ledger cannot be decoded.
+        """
+        try:
+            self._requests.init(deadline=self.deadline, min_version=_INIT_SINCE)
+        except TransactionError as error:
+            if isinstance(error.__cause__, UnsupportedVersionError):
+                raise LedgerError(_TOO_OLD) from error
+            raise
         return self.read()
 
     def read(self) -> Record:
@@ -110,12 +131,15 @@ class Ledger:
                 raise type(error)(f"reading the ledger, group {self._group}: {error.message}")
             found[:] = [each.metadata for each in parts if each.committed_offset >= 0 and each.metadata]
 
-        self._coordinators.request(
-            *(CoordinatorType.GROUP, self._group, request, check),
-            deadline=self.deadline,
-            max_version=_STABLE,
-            min_version=_STABLE,
-        )
+        try:
+            self._coordinators.request(
+                *(CoordinatorType.GROUP, self._group, request, check),
+                deadline=self.deadline,
+                max_version=_STABLE,
+                min_version=_STABLE,
+            )
+        except UnsupportedVersionError as error:
+            raise LedgerError(_TOO_OLD) from error
         return found
 
 
