@@ -10,9 +10,18 @@ from kafkalog.client.admin import Admin, NewTopic
 from kafkalog.client.admin.configs import ConfigResource, ConfigSource
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.producer import Producer
-from kafkalog.client.types import TopicPartition
-from kafkalog.protocol.errors import SecurityDisabledError, UnsupportedVersionError
+from kafkalog.client.transactions.errors import AbortableTransactionError, FatalTransactionError
+from kafkalog.client.types import ConsumerGroupMetadata, TopicPartition
+from kafkalog.protocol.errors import (
+    MessageTooLargeError,
+    SecurityDisabledError,
+    UnsupportedCompressionTypeError,
+    UnsupportedVersionError,
+)
 from peers.brokers import kafka
+from spark_kafkalog.sink.sink_options import SinkOptions
+from spark_kafkalog.sink.transactional.commit_driver import Driver
+from spark_kafkalog.sink.transactional.errors import LedgerError
 from tests.support.command import call, run
 from tests.support.older_kafka import older_kafka
 from tests.support.waiting import wait_until
@@ -77,6 +86,49 @@ def test_topics_and_their_configurations(admin: Admin) -> None:
         admin.create_topics([NewTopic("simple")])
     admin.delete_topics(["configured"])
     wait_until(lambda: "configured" not in admin.list_topics(), "the topic is gone")
+
+
+def test_transactions_go_on_after_a_refused_record(address: str, admin: Admin) -> None:
+    admin.create_topics([NewTopic("refused", 1, 1)])
+    config = {"bootstrap.servers": address, "transactional.id": "refused", "max.request.size": "9000000"}
+    with Producer({**config, "batch.size": "9000000"}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        with pytest.raises(MessageTooLargeError):
+            producer.send("refused", b"x" * 5_000_000).result(60)
+        with pytest.raises(AbortableTransactionError):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send("refused", b"kept")
+            producer.send_offsets_to_transaction({TopicPartition("refused", 0): 5}, "refused")
+    committed = {"isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+    with Consumer({"bootstrap.servers": address, **committed}) as consumer:
+        consumer.assign([TopicPartition("refused", 0)])
+        assert [record.value for record in consumer.poll(60)] == [b"kept"]
+
+
+def test_what_needs_a_newer_broker(address: str, admin: Admin) -> None:
+    admin.create_topics([NewTopic("newer", 1, 1)])
+    with Producer({"bootstrap.servers": address, "transactional.id": "newer"}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        member = ConsumerGroupMetadata("newer", 1, "member")
+        with pytest.raises(FatalTransactionError, match="send the offsets with the group's id alone"):
+            producer.send_offsets_to_transaction({TopicPartition("newer", 0): 5}, member)
+    with Producer({"bootstrap.servers": address, "compression.type": "zstd"}) as producer:
+        future = producer.send("newer", b"x" * 1000)
+        with pytest.raises(UnsupportedCompressionTypeError):
+            future.result(60)
+    with Consumer({"bootstrap.servers": address, "group.id": "newer", "group.instance.id": "a"}) as consumer:
+        consumer.subscribe(["newer"])
+        with pytest.raises(UnsupportedVersionError, match=r"leave group\.instance\.id out"):
+            consumer.poll(60)
+    options = {"kafka.bootstrap.servers": address, "topic": "newer", "kafka.transactional.id": "newer"}
+    once = SinkOptions.parse(options).once
+    assert once is not None
+    with pytest.raises(LedgerError, match=r"needs brokers of Kafka 2\.5 or newer"):
+        Driver(once).claim()
 
 
 def test_acls_can_be_asked_for(admin: Admin) -> None:
