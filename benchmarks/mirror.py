@@ -11,7 +11,7 @@ Runs take turns (A B A B), and the tables give medians.
   when the target has a tenth of the records until it has all (MirrorMaker 2: two fifths, which takes it longer), so
   that no start is measured. Bytes are those of record values; CPU and resident memory are those of the mirror's
   process, the memory at the end of that time.
-- `decoded`: the same with a topic of LogAppendTime, whose batches a mirror has to decode and to encode anew.
+- `decoded`: the same with a topic of LogAppendTime, whose batches a mirror has to write anew.
 - `delay`: 1,000 records/s are sent to a topic of one partition. The delay is the time from the call that sends a record
   to its arrival at a consumer of the target, which reads committed records only.
 """

@@ -20,7 +20,7 @@ _GROUP = ("group", *_PARTITION)
 _COUNTERS = {
     "records": "Records that were sent to the target, of transactions that are not committed, too.",
     "bytes": "Bytes of record batches that were sent, compressed as they are.",
-    "decoded": "Record batches that had to be decoded and encoded anew.",
+    "decoded": "Record batches that had to be written anew.",
 }
 _GAUGES = {
     "next_offset": "The next offset of the source to mirror, as committed in the target.",

@@ -10,6 +10,7 @@ The formats:
 - `legacy`       message sets v0 and v1, Kafka 0.7, conversion between formats
 - `any_format`   the batches of a log, whichever formats it holds
 - `stretches`    cuts a chunk between its batches
+- `renumbering`  other offsets for the records of a batch, without decoding them
 - `peek`         the format, codec and transaction that produced records claim, from their first bytes
 - `errors`       what can be wrong with record bytes
 

@@ -32,7 +32,7 @@ class PartitionProgress:
     records: int = 0
     bytes: int = 0
     decoded: int = 0
-    """Batches that had to be encoded anew."""
+    """Batches that had to be written anew."""
     committed_at: float = 0.0
     """The time of its last commit (`time.time`); 0 for never."""
     held: bool = False

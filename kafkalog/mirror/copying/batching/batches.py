@@ -4,7 +4,7 @@ A record batch keeps its bytes, compressed as they are. Only its header is writt
 which the target's leader sets, and the source's producer, in whose place the mirror's stands. Nothing is decoded. What
 aborted transactions wrote is left out, as are transaction markers.
 
-These batches are decoded and encoded anew, with the same codec, because brokers refuse them from producers:
+These batches are written anew, with the same codec, because brokers refuse them from producers:
 
 - batches with gaps, as compaction leaves them, and those with a delete horizon (KIP-534);
 - batches with LogAppendTime: their records get that time as CreateTime;
@@ -35,6 +35,7 @@ from kafkalog.records.batch import (
 )
 from kafkalog.records.control import ControlRecordType, parse_control_type
 from kafkalog.records.errors import RecordsError
+from kafkalog.records.renumbering import renumber
 
 
 class MirroredBatch(NamedTuple):
@@ -47,7 +48,7 @@ class MirroredBatch(NamedTuple):
 
     Of a batch that passes with gaps, because offsets are kept, there is one stretch, from its first offset on."""
     decoded: bool
-    """True if it had to be encoded anew."""
+    """True if it had to be written anew."""
 
 
 def batches(
@@ -135,6 +136,11 @@ def _restamped(records: memoryview, pos: int, header: BatchHeader, base_offset: 
 def _encoded(
     records: memoryview, pos: int, header: BatchHeader, offset: int, check_crcs: bool, keep: bool
 ) -> MirroredBatch | None:
+    if header.magic == MAGIC:
+        if check_crcs:
+            verify_crc(records, pos, header)
+        made = renumber(records, pos, header, offset, keep_offsets=keep)
+        return None if made is None else MirroredBatch(made.data, made.stretches, True)
     _, found = decode_any(records, pos, check_crc=check_crcs)
     wanted = [record for record in found if record.offset >= offset]
     if not wanted:
