@@ -201,7 +201,7 @@ def run_alter(arguments: argparse.Namespace) -> int:
 
 def _alter_resource(config: ClientConfig, kind: str, name: str, added: dict[str, str], deleted: list[str]) -> None:
     from kafkalog.client.admin import Admin, ConfigChange, ConfigOperation, ConfigResource
-    from kafkalog.protocol.errors import InvalidConfigError
+    from kafkalog.protocol.errors import InvalidConfigError, UnsupportedVersionError
 
     resource = ConfigResource(_type(kind), name)
     changes = [ConfigChange(key, value) for key, value in added.items()]
@@ -211,7 +211,35 @@ def _alter_resource(config: ClientConfig, kind: str, name: str, added: dict[str,
         unset = [key for key in deleted if key not in now or now[key].source is not _dynamic(resource)]
         if unset:
             raise InvalidConfigError(f"Invalid config(s): {','.join(unset)}")
-        admin.incremental_alter_configs({resource: changes})
+        try:
+            admin.incremental_alter_configs({resource: changes})
+        except UnsupportedVersionError:
+            # Before Kafka 2.3. To replace a topic's configurations is not safe, and Kafka's command does it for brokers
+            # only (`ConfigCommand.alterConfig`).
+            if kind != "brokers":
+                raise
+            admin.alter_configs({resource: _all_dynamic(resource, now, added, deleted)})
+
+
+def _all_dynamic(
+    resource: ConfigResource, now: dict[str, ConfigEntry], added: dict[str, str], deleted: list[str]
+) -> dict[str, str]:
+    """Return all dynamic configurations of a broker after the changes.
+
+    Raises:
+        InvalidConfigError: A present value is secret, so that it cannot be sent again.
+    """
+    from kafkalog.protocol.errors import InvalidConfigError
+
+    present = {name: entry.value for name, entry in now.items() if entry.source is _dynamic(resource)}
+    wanted = {name: value for name, value in {**present, **added}.items() if name not in deleted}
+    secret = sorted(name for name, value in wanted.items() if value is None)
+    if secret:
+        raise InvalidConfigError(
+            "brokers before Kafka 2.3 take all of their dynamic configurations at once, and do not tell secret ones: "
+            f"give {', '.join(secret)} as well"
+        )
+    return {name: value for name, value in wanted.items() if value is not None}
 
 
 def parse_configs(text: str) -> dict[str, str]:

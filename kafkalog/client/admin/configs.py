@@ -57,6 +57,8 @@ class ConfigSource(Code):
 
 _SET_AT = {ResourceType.TOPIC: ConfigSource.TOPIC, ResourceType.BROKER: ConfigSource.STATIC}
 """The source of values that are no defaults, where the broker names none."""
+_SINCE = {ResourceType.BROKER_LOGGER: "2.4", ResourceType.CLIENT_METRICS: "3.7", ResourceType.GROUP: "4.0"}
+"""The release of Apache Kafka that introduced a type. Brokers of older releases leave such resources out."""
 
 
 class ConfigOperation(IntEnum):
@@ -274,7 +276,8 @@ def _checked(resource: ConfigResource, results: Sequence[Any]) -> Any:
     """
     what = f"{ResourceType(resource.type).name.lower().replace('_', ' ')} {resource.name}".rstrip()
     if len(results) != 1:
-        raise left_out(what)
+        since = _SINCE.get(resource.type)
+        raise left_out(f"{what}, which brokers of Apache Kafka know since {since}" if since else what)
     (result,) = results
     if result.error_code:
         raise about(result.error_code, what, result.error_message)
