@@ -15,7 +15,8 @@ _MOST_DOUBLINGS = 16
 class Backoff:
     """Pauses in seconds. Each is up to a fifth shorter or longer, so that clients do not try all at the same time.
 
-    Java's `ExponentialBackoff` computes the same pauses, except for `steady`.
+    No pause is longer than `most`. If `first` is not shorter, all pauses are `most`. Java's `ExponentialBackoff`
+    computes the same pauses, except for `steady`.
     """
 
     first: float
@@ -30,5 +31,7 @@ class Backoff:
 
     def pause(self, failures: int) -> float:
         """Return how long to wait after so many failures in a row."""
+        if self.first >= self.most:
+            return self.most
         doublings = min(max(failures - self.steady, 0), _MOST_DOUBLINGS)
-        return min(self.first * 2.0**doublings, self.most) * random.uniform(0.8, 1.2)
+        return min(min(self.first * 2.0**doublings, self.most) * random.uniform(0.8, 1.2), self.most)
