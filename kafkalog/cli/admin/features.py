@@ -10,6 +10,7 @@ from kafkalog.cli.shared.client_options import add_action, admin_config, print_j
 EXAMPLES = """\
 examples:
   kafkalog features describe --bootstrap-server localhost:9092
+  kafkalog features --bootstrap-server localhost:9092 describe
 
 FinalizedVersionLevel is the level in use; 0 where the feature is not in use. Levels of `metadata.version` are shown as
 versions of Kafka, such as 3.9-IV0.

@@ -35,9 +35,7 @@ _JAVA_ERRORS = "org.apache.kafka.common.errors."
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `log-dirs` and its action."""
-    commands = add_command(
-        subparsers, "log-dirs", "describe the log directories of brokers", EXAMPLES, as_options=("describe",)
-    )
+    commands = add_command(subparsers, "log-dirs", "describe the log directories of brokers", EXAMPLES)
     describe = add_action(commands, "describe", "describe log directories and the replicas in them", EXAMPLES)
     describe.add_argument("--broker-list", default="", metavar="ID,…", help="only these brokers (default: all)")
     describe.add_argument("--topic-list", default="", metavar="TOPIC,…", help="only these topics (default: all)")

@@ -47,14 +47,11 @@ Where topics are listed, described, altered or deleted, TOPIC is a regular expre
 commas separate several. Actions may also be written as options, as in Kafka: --create, --list, --describe, --alter and
 --delete.
 """
-ACTIONS = ("create", "list", "describe", "alter", "delete")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `topics` and its commands."""
-    commands = add_command(
-        subparsers, "topics", "create, list, describe, alter and delete topics", EXAMPLES, as_options=ACTIONS
-    )
+    commands = add_command(subparsers, "topics", "create, list, describe, alter and delete topics", EXAMPLES)
     _add_create(commands)
     _add_list(commands)
     _add_describe(commands)

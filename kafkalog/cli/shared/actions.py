@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from importlib import import_module
 
 from kafkalog.cli.parser import CommandParser
@@ -16,7 +16,6 @@ def add_command(
     epilog: str | None = None,
     *,
     modules: Iterable[str] = (),
-    as_options: Sequence[str] = (),
 ) -> argparse._SubParsersAction[argparse.ArgumentParser]:
     """Add a command, and return its actions, of which a user names one.
 
@@ -26,14 +25,13 @@ def add_command(
         purpose: Its line in the list of commands.
         epilog: The end of its help, which is printed unchanged.
         modules: The modules that have an action each, and add it by their `add_parser`.
-        as_options: The actions that may also be written as options (`--create`).
     """
     parser = subparsers.add_parser(
         name, help=purpose, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    if isinstance(parser, CommandParser):
-        parser.actions = as_options
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    if isinstance(parser, CommandParser):
+        parser.actions = commands.choices
     for module in modules:
         import_module(module).add_parser(commands)
     return commands

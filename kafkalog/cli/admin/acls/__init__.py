@@ -36,14 +36,11 @@ examples:
   kafkalog acls add --bootstrap-server localhost:9092 --deny-principal User:eve --operation All --topic '*'
   kafkalog acls remove --bootstrap-server localhost:9092 --topic words --force
 """
-ACTIONS = ("list", "add", "remove")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `acls` and its actions."""
-    commands = add_command(
-        subparsers, "acls", "list, add and remove access control lists", EXAMPLES, as_options=ACTIONS
-    )
+    commands = add_command(subparsers, "acls", "list, add and remove access control lists", EXAMPLES)
     listing = _add(commands, "list", "list the ACLs of resources; without any, all ACLs")
     listing.add_argument(
         "--principal", action="append", default=[], metavar="TYPE:NAME", help="only its ACLs; may be repeated"
