@@ -14,6 +14,7 @@ from kafkalog.cli.shared.client_options import (
     complain,
     reporting,
 )
+from kafkalog.cli.shared.ids import parse_ids
 
 if TYPE_CHECKING:
     from kafkalog.client.types import TopicPartition
@@ -30,7 +31,7 @@ exit codes: 0 done, 1 no partition matches, or the offset of some partition is n
 """
 TIMES = {"latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5}
 """The timestamps of ListOffsets that have names."""
-_RULE = re.compile(r"([^:,]*)(?::(?:([0-9]*)|([0-9]*)-([0-9]*)))?")
+_RULE = re.compile(r"([^:,]*)(?::(?:([0-9]{0,10})|([0-9]{0,10})-([0-9]{0,10})))?")
 _NO_OFFSET = -1
 
 Wanted = Callable[[str], Callable[[int], bool] | None]
@@ -130,10 +131,8 @@ def parse_topics(expression: str | None, partitions: str | None) -> Wanted:
     """Return what `--topic` and `--partitions` select; see `_wanted` for errors."""
     from kafkalog.client.consumer import Whitelist
 
-    try:
-        numbers = frozenset(map(int, partitions.split(","))) if partitions else frozenset()
-    except ValueError:
-        raise UsageError(f"--partitions {partitions}: expected numbers, as in 0,1") from None
+    words = partitions.split(",") if partitions else []
+    numbers = frozenset(parse_ids(words, f"--partitions {partitions}: expected partitions, as in 0,1"))
     topics = Whitelist(".*" if expression is None else expression)
 
     def is_wanted(number: int) -> bool:

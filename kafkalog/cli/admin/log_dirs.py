@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.cli.shared.actions import add_command
 from kafkalog.cli.shared.client_options import (
-    UsageError,
     add_action,
     admin_config,
     complain,
     print_json,
     reporting,
 )
-from kafkalog.cli.shared.ids import is_int32
+from kafkalog.cli.shared.ids import parse_ids
 
 if TYPE_CHECKING:
     from kafkalog.client.admin.replicas import LogDirInfo
@@ -71,13 +70,8 @@ def _brokers(text: str) -> list[int]:
     Raises:
         UsageError: They are no ids.
     """
-    try:
-        ids = sorted({int(each) for each in text.split(",") if each})
-    except ValueError:
-        ids = [-1]
-    if not all(map(is_int32, ids)):
-        raise UsageError(f"--broker-list {text}: expected broker ids, as in 0,1")
-    return ids
+    words = list(filter(None, text.split(",")))
+    return sorted(set(parse_ids(words, f"--broker-list {text}: expected broker ids, as in 0,1")))
 
 
 def _comma(ids: Collection[int]) -> str:

@@ -20,7 +20,7 @@ from kafkalog.cli.shared.client_options import (
     key_values,
     reporting,
 )
-from kafkalog.cli.shared.ids import is_int32
+from kafkalog.cli.shared.ids import parse_ids
 
 if TYPE_CHECKING:
     from kafkalog.client.admin import Admin, ConfigEntry
@@ -225,12 +225,7 @@ def _assignments(text: str | None) -> dict[int, list[int]]:
     """Return the brokers of each partition's replicas."""
     found: dict[int, list[int]] = {}
     for number, replicas in enumerate(filter(None, (text or "").split(","))):
-        try:
-            brokers = [int(each) for each in replicas.split(":")]
-        except ValueError:
-            raise UsageError(f"--replica-assignment {text}: expected broker ids, as in 0:1,1:2") from None
-        if not all(map(is_int32, brokers)):
-            raise UsageError(f"--replica-assignment {text}: expected broker ids, as in 0:1,1:2")
+        brokers = parse_ids(replicas.split(":"), f"--replica-assignment {text}: expected broker ids, as in 0:1,1:2")
         if len(set(brokers)) < len(brokers):
             raise UsageError(f"--replica-assignment {text}: partition {number} names a broker twice")
         found[number] = brokers

@@ -6,6 +6,6 @@
 - `client_log`      the client's log lines as messages of a command
 - `deserializers`   bytes as text, by the classes of Kafka
 - `formatter`       records as lines of text
-- `ids`             which integers can be ids of partitions and brokers
+- `ids`             ids of partitions and brokers, as users and files give them
 - `interruptible`   signals that end a command
 """

@@ -13,7 +13,7 @@ from kafkalog.cli.shared.client_options import (
     print_json,
     zookeeper_security,
 )
-from kafkalog.cli.shared.ids import is_int32
+from kafkalog.cli.shared.ids import parse_ids
 
 if TYPE_CHECKING:
     from kafkalog.client.admin.groups.group_admin import GroupAdmin
@@ -118,13 +118,10 @@ def parse_topic(word: str) -> tuple[str, list[int]]:
     topic, colon, numbers = word.partition(":")
     if not colon:
         return topic, []
-    try:
-        partitions = [int(each) for each in numbers.split(",")]
-    except ValueError:
-        partitions = [-1]
-    if not topic or not all(map(is_int32, partitions)):
-        raise UsageError(f"--topic {word}: expected a topic, or a topic and partitions as in words:0,1")
-    return topic, partitions
+    complaint = f"--topic {word}: expected a topic, or a topic and partitions as in words:0,1"
+    if not topic:
+        raise UsageError(complaint)
+    return topic, parse_ids(numbers.split(","), complaint)
 
 
 class Column(NamedTuple):

@@ -20,6 +20,7 @@ from kafkalog.cli.admin.reassign.directories import DirectoryMove, directory_mov
 from kafkalog.cli.admin.reassign.proposal import proposed
 from kafkalog.cli.admin.reassign.waits import waits
 from kafkalog.cli.shared.client_options import UsageError, admin_config, complain, reporting
+from kafkalog.cli.shared.ids import parse_ids
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.replicas import Reassignment, ReplicaOnBroker
 from kafkalog.client.errors import ClientError
@@ -48,10 +49,9 @@ Replicas = dict[TopicPartition, tuple[int, ...]]
 @reporting
 def run_generate(arguments: argparse.Namespace) -> int:
     """Print the present placement, and one on the brokers of the list."""
-    try:
-        brokers = [int(each) for each in arguments.broker_list.split(",")]
-    except ValueError:
-        raise UsageError(f"--broker-list {arguments.broker_list}: expected broker ids, as in 1,2,3") from None
+    brokers = parse_ids(
+        arguments.broker_list.split(","), f"--broker-list {arguments.broker_list}: expected broker ids, as in 1,2,3"
+    )
     if len(set(brokers)) < len(brokers):
         raise UsageError(f"--broker-list {arguments.broker_list}: a broker is named twice")
     option = "--topics-to-move-json-file"

@@ -100,8 +100,11 @@ def test_rules() -> None:
         parse_rules("a:x")
     with pytest.raises(ConfigError):
         parse_rules("(")
-    with pytest.raises(UsageError, match="--partitions 0,x"):
-        parse_topics(None, "0,x")
+    with pytest.raises(UsageError, match="a:9"):
+        parse_rules(f"a:{'9' * 5000}")
+    for wrong in ("0,x", "1_0"):
+        with pytest.raises(UsageError, match=f"--partitions {wrong}"):
+            parse_topics(None, wrong)
 
 
 def answer(request: ListOffsetsRequest) -> ListOffsetsResponse:

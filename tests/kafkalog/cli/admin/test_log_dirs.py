@@ -96,5 +96,5 @@ def test_brokers_that_are_not_there(broker_address: str) -> None:
     assert ended.err == (
         "kafkalog: The given brokers do not exist from --broker-list: 7,8. Current existent brokers: 0\n"
     )
-    for wrong in ("x", "0,-1"):
+    for wrong in ("x", "0,-1", "1_0"):
         assert "expected broker ids" in call(*where, wrong, check=2).err
