@@ -78,7 +78,11 @@ def add_entries(parser: argparse.ArgumentParser) -> None:
             help=f"the address from which they are {noun} (default: any)",
         )
     parser.add_argument(
-        "--operation", action="append", default=[], metavar="OPERATION", help="such as Read; (default: All)"
+        "--operation",
+        action="append",
+        default=[],
+        metavar="OPERATION",
+        help="such as Read; may be repeated (default: All)",
     )
     parser.add_argument("--producer", action="store_true", help="what a producer needs for --topic")
     parser.add_argument("--idempotent", action="store_true", help="with --producer: also what idempotence needs")
