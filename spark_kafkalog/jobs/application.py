@@ -32,8 +32,14 @@ LATE = "late"
 
 _POLL_SECONDS = 1
 _STARTING_POLL_SECONDS = 0.05
-_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(?!UnboundLocalError)\w*(?:Error|Exception): (.+)$", re.MULTILINE)
-"""An error line in a traceback, except the UnboundLocalError that PySpark's clean-up of a failed source adds."""
+_PYTHON_ERROR = re.compile(
+    r"^(?:[\w.]+\.)?(?!UnboundLocalError)\w*(?:Error|Exception): (?:Could not serialize object: \w+: )?(.+)$",
+    re.MULTILINE,
+)
+"""An error line in a traceback, except the UnboundLocalError that PySpark's clean-up of a failed source adds.
+
+The sink fails in the pickling of its writer, before any task, and PySpark puts that before the message.
+"""
 
 _LIMIT = "kafka.max.request.size"
 """An option of the sink that its errors name; a job sets it by another one."""

@@ -153,6 +153,8 @@ def test_causes_of_spark_errors() -> None:
     hidden = quoted + "During handling:\nUnboundLocalError: cannot access local variable 'reader'\n SQLSTATE: 38000"
     assert application.cause(hidden) == "last one"
     assert application.cause("\n[PATH_NOT_FOUND] Path x\n at y") == "[PATH_NOT_FOUND] Path x"
+    pickling = "_pickle.PicklingError: Could not serialize object: LedgerError: too old\n SQLSTATE: 38000"
+    assert application.cause(pickling) == "too old"
     assert application.cause("") == "it failed without a word"
     stack = "a.E: m\n\tat b\nCaused by: c.F: n\n\tat d\nCaused by: e.G: o\n\tat f\n\t... 3 more\n"
     assert application.cause("[STREAM_FAILED] m\nmore", stack) == "[STREAM_FAILED] m (caused by e.G: o)"

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from kafkalog.client.errors import ClientTimeoutError
 from spark_kafkalog.brief import brief, brief_rows
 from spark_kafkalog.options.parsing import OptionsError
+from spark_kafkalog.sink.transactional.errors import LedgerError
 from tests.kafkalog.client.test_cluster import closed_port
 from tests.spark_kafkalog.conftest import Reads
 from tests.spark_kafkalog.without_spark import make_source
@@ -55,6 +56,14 @@ def test_brokers_that_do_not_answer() -> None:
         assert frames(error) == ["briefly"]
         assert error.__cause__ is None
         assert "Traceback" not in "".join(traceback.format_exception_only(error))
+
+
+def test_errors_of_writing_exactly_once() -> None:
+    @brief
+    def claim() -> None:
+        raise LedgerError("too old")
+
+    assert frames(failing(claim, LedgerError)) == ["briefly"]
 
 
 def test_pyspark_sees_the_methods_as_they_are() -> None:
