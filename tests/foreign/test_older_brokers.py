@@ -22,9 +22,12 @@ from peers.brokers import kafka
 from spark_kafkalog.sink.sink_options import SinkOptions
 from spark_kafkalog.sink.transactional.commit_driver import Driver
 from spark_kafkalog.sink.transactional.errors import LedgerError
+from tests.spark_kafkalog.without_spark import Batch, Stream
 from tests.support.command import call, run
 from tests.support.older_kafka import older_kafka
 from tests.support.waiting import wait_until
+
+BEGINNING = 1_700_000_000_000
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +132,28 @@ def test_what_needs_a_newer_broker(address: str, admin: Admin) -> None:
     assert once is not None
     with pytest.raises(LedgerError, match=r"needs brokers of Kafka 2\.5 or newer"):
         Driver(once).claim()
+
+
+@pytest.mark.parametrize(("format_version", "later"), [("0.9.0", 0), ("0.10.0", 10), ("0.11.0", 10)])
+def test_spark_reads_each_message_format(address: str, admin: Admin, format_version: str, later: int) -> None:
+    topic = f"format-{format_version}"
+    admin.create_topics([NewTopic(topic, 1, 1, {"message.format.version": format_version})])
+    config = {"bootstrap.servers": address, "compression.type": "gzip", "enable.idempotence": "false"}
+    with Producer(config) as producer:
+        for number in range(20):
+            producer.send(topic, b"%d" % number, b"k", timestamp=BEGINNING + number)
+        producer.flush()
+    batch = Batch(address)
+    rows = batch.rows(subscribe=topic, includeHeaders=True)
+    assert [row["value"] for row in rows] == [b"%d" % number for number in range(20)]
+    assert {row["timestampType"] for row in rows} == {0 if later else -1}
+    # Of records without timestamps none is that late.
+    strategy = {"startingOffsetsByTimestampStrategy": "latest"}
+    assert len(batch.values(subscribe=topic, startingTimestamp=BEGINNING + 10, **strategy)) == later
+    assert len(batch.values(subscribe=topic, endingTimestamp=BEGINNING + 10)) == 20 - later
+    stream = Stream(address, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=15)
+    assert stream.drain() == 2
+    assert len(stream.rows) == 20
 
 
 def test_acls_can_be_asked_for(admin: Admin) -> None:
