@@ -435,11 +435,8 @@ class Sender:
                 text = f"no response from {channel.name} in {self._config.client.request_timeout * 1000:.0f} ms"
                 self._lost(channel, ClientTimeoutError(f"{text} (request.timeout.ms)"), [])
                 continue
-            late = [
-                batch
-                for batch in channel.batches()
-                if not batch.done and batch.created + self._config.delivery_timeout <= now
-            ]
+            latest = now - self._config.delivery_timeout
+            late = [batch for batch in channel.batches() if not batch.done and batch.created <= latest]
             for batch in late:
                 # The outcome is unknown. The sequence goes on only once nothing is in flight.
                 self._break_sequence(self._queue(batch), batch)
@@ -458,12 +455,14 @@ class Sender:
 
     def _give_up(self, batches: list[ProducerBatch], reason: Exception | None = None) -> None:
         for batch in batches:
-            why = reason or self._queue(batch).last_error or self.topics.last_error
+            cause = reason or self._queue(batch).last_error
+            why = cause or self.topics.last_error
             state = "sent but not acknowledged" if batch.attempts else "waiting to be sent"
             error = ClientTimeoutError(
                 f"{batch.count} records for {batch.name} {state} for {self._config.delivery_timeout * 1000:.0f} ms "
                 f"(delivery.timeout.ms){f': {why}' if why else ''}"
             )
+            error.__cause__ = cause
             self._finish([batch], error)
 
     def _finish(self, batches: list[ProducerBatch], error: Exception | None) -> None:

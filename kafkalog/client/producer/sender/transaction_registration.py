@@ -59,7 +59,10 @@ class TransactionRegistration:
         batches = self._accumulator.withdraw()
         error = self.transactions.error if batches else None
         if error is not None and isinstance(error.__cause__, KafkaError):
-            return batches, error.__cause__
+            # With a cause, unlike the error of the batch that the broker has refused.
+            found = type(error.__cause__)(error.__cause__.message)
+            found.__cause__ = error
+            return batches, found
         text = f"transactional.id {self.transactions.transactional_id}: the transaction was aborted before"
         return batches, TransactionAbortedError(
             f"{text} the record was sent{f': {error}' if error is not None else ''}"
