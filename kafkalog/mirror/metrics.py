@@ -26,7 +26,7 @@ _GAUGES = {
     "next_offset": "The next offset of the source to mirror, as committed in the target.",
     "end": "The last stable offset of the source when it was last fetched.",
     "lag": "Offsets of the source that are not in the target yet.",
-    "held": "1 while the next record batch of the source cannot be read, and the partition waits for it; 0 otherwise.",
+    "held": "1 while the partition waits at a batch that cannot be read, or that the target refuses; 0 otherwise.",
     "committed_at": "When a transaction with the partition was last committed, in seconds since 1970; 0 for never.",
 }
 

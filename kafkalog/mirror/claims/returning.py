@@ -19,6 +19,7 @@ from kafkalog.client.errors import ClientError, ConfigError
 from kafkalog.mirror.internal_topics.stored import read_positions, returning_topics
 from kafkalog.mirror.keeping.topics import mirrors_of
 from kafkalog.mirror.settings import MirrorSettings
+from kafkalog.mirror.topics.selection import MirroredTopics
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +75,33 @@ def find_returning(settings: MirrorSettings, source: Admin) -> set[str]:
         wanted = settings.mirrored(found).select(source.cluster.metadata(refresh=True).topics)
         found |= mirrors_of(source, list(wanted), settings.target)
     return found
+
+
+def wanted_topics(settings: MirrorSettings, source: Admin, *, into_itself: bool) -> MirroredTopics:
+    """Return the topics to mirror, without those that a mirror from the target writes; log which these are.
+
+    `into_itself` says whether source and target are the same cluster.
+
+    Raises:
+        KafkaError, ClientError: A cluster cannot be asked.
+    """
+    # What both directions have claimed is decided when its partitions are assigned.
+    returning = find_returning(settings, source) - claimed_topics(settings)
+    say_left_out(settings, returning)
+    return settings.mirrored(returning, into_itself=into_itself)
+
+
+def returning_of(settings: MirrorSettings, source: Admin, topics: Collection[str]) -> set[str]:
+    """Return those of some topics that a mirror from the target writes, by `find_returning`.
+
+    There are none where names change, because they show the origin.
+
+    Raises:
+        KafkaError, ClientError: The source cannot be asked.
+    """
+    if not topics or not settings.naming.keeps_names:
+        return set()
+    return find_returning(settings, source).intersection(topics)
 
 
 def say_left_out(settings: MirrorSettings, returning: Collection[str]) -> None:

@@ -5,7 +5,9 @@
 - `task`            a transactional producer and the partitions that it writes
 - `batching`        makes batches to send of fetched bytes
 - `left_out`        the assigned partitions that are not mirrored at present
+- `held`            holds partitions at batches, and tells when these are tried again
 - `damaged`         holds partitions at batches that cannot be read
+- `refused_batches` holds partitions at batches that the target refuses
 - `positions`       positions in the source, and the offsets of the target that belong to them
 - `progress`        how far a worker is, for metrics and checkpoints
 

@@ -9,7 +9,9 @@ from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.damaged import DamagedPartitions
 from kafkalog.mirror.copying.positions.leaderless import LeaderlessPartitions
 from kafkalog.mirror.copying.progress import Progress
+from kafkalog.mirror.copying.refused_batches import Undone
 from kafkalog.mirror.keeping.unreadable import UnreadableTopics
+from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.refused import RefusedTopics
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ class LeftOut:
         refused: The topics that the target refuses to make; None before they are made.
         unreadable: The topics whose configuration cannot be read; None before that is known.
         damaged: The partitions that are held at a batch that cannot be read.
+        batches: The partitions that are held at a batch that the target refuses; those of earlier assignments, too.
     """
 
     def __init__(self, consumer: Consumer, progress: Progress) -> None:
@@ -33,11 +36,17 @@ class LeftOut:
         self.refused: RefusedTopics | None = None
         self.unreadable: UnreadableTopics | None = None
         self.damaged = DamagedPartitions()
+        self.batches = progress.refused
+        self.batches.begin_again()
 
     @property
     def read(self) -> frozenset[TopicPartition]:
         """The assigned partitions that are read at present."""
-        return self._consumer.assignment() - self._out - frozenset(self.damaged.waiting)
+        return self._consumer.assignment() - self._out - self._held
+
+    @property
+    def _held(self) -> frozenset[TopicPartition]:
+        return frozenset([*self.damaged.waiting, *self.batches.waiting])
 
     def leave_out(
         self, partitions: Collection[TopicPartition], unwanted: Collection[TopicPartition]
@@ -58,12 +67,37 @@ class LeftOut:
     def hold(self, tp: TopicPartition, offset: int, error: Exception, now: float) -> None:
         """Read nothing of a partition for a time, because its batch at `offset` cannot be read."""
         self._consumer.pause(tp)
-        self.damaged.hold(tp, offset, error, now)
+        self.damaged.note(tp, offset, error, now)
         self._progress.held(tp, is_held=True)
+
+    def stop(self, tp: TopicPartition, position: int) -> None:
+        """Read nothing of a partition for a time, because the target refuses its batch at `position`."""
+        self._consumer.pause(tp)
+        self._consumer.seek(tp, position)
+        self.batches.stop(tp)
+        self._progress.held(tp, is_held=True)
+
+    def undo(self, undone: Undone, settings: MirrorSettings, now: float) -> None:
+        """Go back to where a task's partitions are to be read again, and hold those with refused batches."""
+        for tp, position in undone.positions.items():
+            self._consumer.seek(tp, position)
+        for tp, batch in undone.refused.items():
+            copied = settings.config_filter if settings.sync_configs else None
+            if self.batches.note(tp, batch, settings.naming.remote(tp.topic), now, copied):
+                self._progress.held(tp, is_held=True)
+        for tp in undone.positions:
+            if self.batches.read_on(tp) and tp not in self._held:
+                # What comes before the refused batch is mirrored.
+                self._consumer.resume(tp)
 
     def release(self, tp: TopicPartition, position: int) -> None:
         """Hold a partition no more that could be read up to `position`, if it is held before that."""
         if self.damaged.release(tp, position):
+            self._progress.held(tp, is_held=False)
+
+    def taken(self, tp: TopicPartition, position: int) -> None:
+        """Hold a partition no more whose records before `position` the target has, if it has refused one of them."""
+        if self.batches.release(tp, position):
             self._progress.held(tp, is_held=False)
 
     def check(self, now: float) -> None:
@@ -78,5 +112,6 @@ class LeftOut:
         self.leaderless.check(now)
         if self.refused is not None:
             self.refused.check(now)
-        if due := self.damaged.due(now):
+        due = [*self.damaged.due(now), *self.batches.due(now)]
+        if due := [tp for tp in due if tp not in self._held | self._out and tp in self._consumer.assignment()]:
             self._consumer.resume(*due)

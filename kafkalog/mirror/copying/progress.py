@@ -16,6 +16,7 @@ from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.batching.batches import MirroredBatch
 from kafkalog.mirror.copying.positions.translation import OffsetMap, continued
+from kafkalog.mirror.copying.refused_batches import RefusedBatches
 from kafkalog.mirror.copying.task import Committed
 from kafkalog.mirror.internal_topics.runs import Run
 from kafkalog.mirror.internal_topics.topic_ids import are_other_topics
@@ -36,7 +37,7 @@ class PartitionProgress:
     committed_at: float = 0.0
     """The time of its last commit (`time.time`); 0 for never."""
     held: bool = False
-    """True while its next batch in the source cannot be read."""
+    """True while its next batch cannot be read in the source, or is refused by the target."""
     offsets: OffsetMap = field(default_factory=OffsetMap, repr=False)
 
     @property
@@ -64,6 +65,8 @@ class Progress:
         """The starts of partitions that begin at their end, as it was when a worker first had them."""
         self.late_without_start: set[TopicPartition] = set()
         """Partitions that begin at their end, and had no leader that could tell it."""
+        self.refused = RefusedBatches()
+        """The batches that the target refuses; for the workers alone."""
         self._topic_ids: dict[str, UUID] = {}
 
     def topics_are(self, ids: Mapping[str, UUID]) -> None:
@@ -72,6 +75,7 @@ class Progress:
         other = {name for name, now in ids.items() if are_other_topics(before.get(name), now)}
         self.late_starts = {tp: start for tp, start in self.late_starts.items() if tp.topic not in other}
         self.late_without_start = {tp for tp in self.late_without_start if tp.topic not in other}
+        self.refused.forget(other)
         self._topic_ids = before | dict(ids)
 
     def assigned(
@@ -105,7 +109,7 @@ class Progress:
             return each.end
 
     def held(self, partition: TopicPartition, *, is_held: bool) -> None:
-        """Note whether the next batch of a partition cannot be read."""
+        """Note whether the next batch of a partition cannot be mirrored now."""
         with self._lock:
             self._partitions[partition].held = is_held
 

@@ -10,6 +10,9 @@ sync once in a *turn*, which is `offset.flush.interval.ms`: a hundred transactio
 100 KB each second, for each partition. If the last sync of a turn lacks these runs, the next turn writes another sync,
 even if no record has come. So when compaction has left only the newest sync of a partition, that sync has the runs,
 unless the process was killed within the turn and the log was compacted in the same time.
+
+If the target refuses a batch, the transaction is aborted. From then on the task takes nothing, until its owner has
+asked by `take_undone` which batch that is, and where all partitions of the transaction are to be read again.
 """
 
 from __future__ import annotations
@@ -19,15 +22,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from kafkalog.client.errors import ClientTimeoutError, KafkaError
 from kafkalog.client.producer.batches.encoded_batch import EncodedFuture
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.producer.transactions.transaction_manager import TransactionAbortedError
+from kafkalog.client.transactions.errors import AbortableTransactionError, FatalTransactionError
+from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.mirror import clients
 from kafkalog.mirror.copying.batching.batches import MirroredBatch
 from kafkalog.mirror.copying.positions.translation import OffsetMap
+from kafkalog.mirror.copying.refused_batches import RefusedBatch, Undone, is_refusal
 from kafkalog.mirror.internal_topics.formats import OffsetSync, SourcePosition
 from kafkalog.mirror.internal_topics.runs import MOST_RUNS_STORED, Run, run_headers
 from kafkalog.mirror.internal_topics.topic_ids import NO_EPOCH, epoch_headers, id_headers
 from kafkalog.mirror.settings import MirrorSettings
+from kafkalog.protocol.errors import MessageTooLargeError
 from kafkalog.protocol.schema import ZERO_UUID
 
 logger = logging.getLogger(__name__)
@@ -46,6 +54,15 @@ class Committed(NamedTuple):
 
     next_offset: int
     runs: tuple[Run, ...]
+
+
+class _Before(NamedTuple):
+    """A partition before its first batch in the present transaction."""
+
+    position: OffsetAndMetadata
+    """The position at which it is read again, if the transaction is aborted."""
+    advanced: bool
+    """True if it had to be committed that this is the position."""
 
 
 class MirrorTask:
@@ -70,6 +87,11 @@ class MirrorTask:
         self._next: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, int] = {}
         """The leader epochs of the records before `_next`."""
+        self._at: dict[TopicPartition, OffsetAndMetadata] = {}
+        """The positions in the source up to which partitions were given to the task."""
+        self._before: dict[TopicPartition, _Before] = {}
+        """The partitions of the present transaction."""
+        self._undone: Undone | None = None
         self._open = False
         self._maps: dict[TopicPartition, OffsetMap] = {}
         """The runs to store, of the partitions that have some."""
@@ -87,7 +109,7 @@ class MirrorTask:
     @property
     def dirty(self) -> bool:
         """Return whether there is something to commit."""
-        return bool(self._next or self._due)
+        return self._undone is None and bool(self._next or self._due)
 
     def begin_turn(self) -> None:
         """Begin the next turn, in which all runs of each partition may be stored once."""
@@ -105,21 +127,40 @@ class MirrorTask:
             self._due.add(partition)
 
     def begin(self, partition: TopicPartition, offset: int) -> None:
-        """Note where the reading of a partition begins, unless it has begun before."""
+        """Note that a partition is read from an offset on."""
+        if self._undone is not None:
+            self._undone.positions.setdefault(partition, self._position(partition, offset))
+            return
         self._starts.setdefault(partition, offset)
+        self._at[partition] = self._position(partition, offset)
 
     def send(self, partition: TopicPartition, batch: MirroredBatch) -> None:
         """Send a batch of a partition of the source in the present transaction."""
+        if self._is_missed(partition):
+            return
         self._begin()
+        if partition not in self._before:
+            at = self._at.get(partition, OffsetAndMetadata(batch.offsets[0][0]))
+            self._before[partition] = _Before(at, partition in self._next)
         target = self._naming.remote(partition.topic)
         # What is left of the batch is only where its records come from.
-        future = self._producer.send_batch(target, partition.partition, batch.data)
-        self._sent.setdefault(partition, []).append((batch._replace(data=bytearray()), future))
+        left = batch._replace(data=bytearray())
+        try:
+            future = self._producer.send_batch(target, partition.partition, batch.data)
+        except MessageTooLargeError as error:
+            self._undo(error, {partition: _refused(left, error)})
+        except AbortableTransactionError as error:
+            self._undo(error)
+        else:
+            self._sent.setdefault(partition, []).append((left, future))
 
     def advance(self, partition: TopicPartition, next_offset: int, leader_epoch: int = NO_EPOCH) -> None:
         """Note the next offset to read in the source, and the leader epoch of the record before it."""
+        if self._is_missed(partition):
+            return
         self._next[partition] = next_offset
         self._epochs[partition] = leader_epoch
+        self._at[partition] = OffsetAndMetadata(next_offset, leader_epoch)
 
     def store(self, positions: Mapping[TopicPartition, int | None]) -> None:
         """Store positions of partitions of which nothing was sent yet, in a transaction of their own; None forgets."""
@@ -130,11 +171,18 @@ class MirrorTask:
         self._open = False
 
     def commit(self) -> dict[TopicPartition, Committed]:
-        """Commit what was sent, and where the source goes on; return it by partition of the source."""
+        """Commit what was sent, and where the source goes on; return it by partition of the source.
+
+        It is nothing where the target has refused a batch.
+        """
         if not self.dirty:
             return {}
         self._begin()
-        done = {tp: Committed(next_offset, self._runs(tp)) for tp, next_offset in self._next.items()}
+        try:
+            done = {tp: Committed(next_offset, self._runs(tp)) for tp, next_offset in self._next.items()}
+        except (KafkaError, ClientTimeoutError, AbortableTransactionError, TransactionAbortedError) as error:
+            self._undo(error)
+            return {}
         for tp, committed in done.items():
             if committed.runs:
                 self._send_sync(tp, committed.runs)
@@ -144,10 +192,14 @@ class MirrorTask:
         self._producer.commit_transaction()
         self._open = False
         self._starts |= dict.fromkeys(self._sent)
-        self._sent.clear()
-        self._next.clear()
-        self._epochs.clear()
+        for noted in (self._sent, self._next, self._epochs, self._before):
+            noted.clear()
         return done
+
+    def take_undone(self) -> Undone | None:
+        """Return what was given up because the target has refused a batch, and go on; None if it has refused none."""
+        undone, self._undone = self._undone, None
+        return undone
 
     def close(self) -> None:
         """Close the producer. An open transaction is left to the next owner of the task, who aborts it."""
@@ -161,6 +213,46 @@ class MirrorTask:
         if not self._open:
             self._producer.begin_transaction()
             self._open = True
+
+    def _is_missed(self, partition: TopicPartition) -> bool:
+        """Tell whether nothing is taken at present; if so, the partition is to be read again."""
+        if self._undone is None:
+            return False
+        if partition not in self._undone.positions:
+            self._undone.positions[partition] = self._at[partition]
+        return True
+
+    def _position(self, partition: TopicPartition, offset: int) -> OffsetAndMetadata:
+        """Return a position, with the leader epoch of the record before it where that is known."""
+        at = self._at.get(partition)
+        return at if at is not None and at.offset == offset else OffsetAndMetadata(offset)
+
+    def _undo(self, error: Exception, refused: dict[TopicPartition, RefusedBatch] | None = None) -> None:
+        """Abort the transaction, because the target has refused batches.
+
+        Raises:
+            Exception: It has refused none, and the error is another one.
+        """
+        is_late = isinstance(error, ClientTimeoutError) and not is_refusal(error)
+        if is_late or isinstance(error, FatalTransactionError):
+            raise error
+        # Then it is known of each batch what has become of it.
+        self._producer.abort_transaction()
+        self._open = False
+        found = {tp: first for tp, sent in self._sent.items() if (first := _first_refused(sent)) is not None}
+        found |= refused or {}
+        if not found:
+            raise error
+        self._undone = Undone(found, {tp: before.position for tp, before in self._before.items()})
+        for tp, before in self._before.items():
+            self._at[tp] = before.position
+            if before.advanced:
+                self._next[tp], self._epochs[tp] = before.position.offset, before.position.leader_epoch
+            else:
+                self._next.pop(tp, None)
+                self._epochs.pop(tp, None)
+        self._sent.clear()
+        self._before.clear()
 
     def _send_position(self, partition: TopicPartition, next_offset: int | None, leader_epoch: int = NO_EPOCH) -> None:
         position = SourcePosition(self._settings.source, partition, next_offset)
@@ -209,6 +301,19 @@ class MirrorTask:
             # There are no records before the first one: a position there is that of the first one.
             runs.insert(0, Run(start, runs[0].downstream, 0))
         return tuple(runs)
+
+
+def _refused(batch: MirroredBatch, error: Exception) -> RefusedBatch:
+    return RefusedBatch(batch.offsets[0][0], batch.next_offset, batch.joined, error)
+
+
+def _first_refused(sent: Iterable[tuple[MirroredBatch, EncodedFuture]]) -> RefusedBatch | None:
+    """Return the first one of batches, all of which are done, that was refused itself."""
+    for batch, future in sent:
+        error = future.exception()
+        if error is not None and is_refusal(error):
+            return _refused(batch, error)
+    return None
 
 
 def _parts(runs: Sequence[Run]) -> list[Sequence[Run]]:

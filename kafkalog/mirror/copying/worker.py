@@ -26,9 +26,9 @@ from kafkalog.client.consumer import (
 from kafkalog.client.consumer.fetcher.fetch_collector import FetchedBatches
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror import clients
-from kafkalog.mirror.claims.returning import check_clusters, claimed_topics, find_returning, raise_both, say_left_out
+from kafkalog.mirror.claims.returning import check_clusters, raise_both, returning_of, say_left_out, wanted_topics
 from kafkalog.mirror.copying.assignor import by_task, task_of
-from kafkalog.mirror.copying.batching.batches import WholeBatches, batches
+from kafkalog.mirror.copying.batching.batches import WholeBatches
 from kafkalog.mirror.copying.batching.joining import JOINED_BYTES, joined
 from kafkalog.mirror.copying.batching.limiter import Limiter
 from kafkalog.mirror.copying.batching.size_limits import size_limits
@@ -46,7 +46,7 @@ from kafkalog.mirror.internal_topics.stored import mirrored_topics, read_stored
 from kafkalog.mirror.internal_topics.topic_ids import NO_EPOCH, are_other_topics
 from kafkalog.mirror.keeping.agreement import kept_positions
 from kafkalog.mirror.keeping.kept_topics import remember
-from kafkalog.mirror.keeping.sender import Place
+from kafkalog.mirror.keeping.places import places_of
 from kafkalog.mirror.keeping.shared_id import SharedProducerId
 from kafkalog.mirror.keeping.task import KeptTask
 from kafkalog.mirror.keeping.topics import adopt, give_back
@@ -103,16 +103,14 @@ class Worker(Closing, RebalanceListener):
         """
         into_itself = check_clusters(self._settings, self._source, self._target)
         self._follower.make_own()
-        # What both directions have claimed is decided when its partitions are assigned.
-        returning = find_returning(self._settings, self._source) - claimed_topics(self._settings)
-        say_left_out(self._settings, returning)
-        wanted = self._settings.mirrored(returning, into_itself=into_itself)
+        wanted = wanted_topics(self._settings, self._source, into_itself=into_itself)
         self._consumer.subscribe(pattern=wanted, listener=self)
         resume_at = 0.0
         while not stop.is_set():
             now = time.monotonic()
             self._left_out.check(now)
             self._shared_id.check(now)
+            self._undo_refused()
             patience = min(_POLL_S, max(self._commit_due(now) - now, 0.0))
             if now < resume_at:
                 self._wait(min(resume_at - now, patience))
@@ -150,13 +148,14 @@ class Worker(Closing, RebalanceListener):
         try:
             return self._consumer.poll_fetched(seconds)
         except LogTruncationError as error:
-            self._commit_found()
+            again = self._commit_found()
             for tp, position in error.positions.items():
-                # Without an end, the leader knows no epochs.
-                self._go_back(tp, position, error.divergent.get(tp, OffsetAndMetadata(position)))
+                if tp not in again:
+                    # Without an end, the leader knows no epochs.
+                    self._go_back(tp, position, error.divergent.get(tp, OffsetAndMetadata(position)))
         except PositionOutOfRangeError as error:
-            self._commit_found()
-            self._come_back(error.tp, error.offset)
+            if error.tp not in self._commit_found():
+                self._come_back(error.tp, error.offset)
         except UnreadableBatchError as error:
             self._left_out.hold(error.tp, error.offset, error, time.monotonic())
         return None
@@ -174,6 +173,7 @@ class Worker(Closing, RebalanceListener):
         else:
             logger.warning("%s has no offset %d in the source: going on at its beginning", tp, position)
             self._left_out.release(tp, position + 1)
+            self._left_out.taken(tp, position + 1)
             self._consumer.seek_to_beginning(tp)
 
     def _go_back(self, tp: TopicPartition, position: int, end: OffsetAndMetadata) -> None:
@@ -185,11 +185,22 @@ class Worker(Closing, RebalanceListener):
             self._commit_tasks([task])
         self._consumer.seek(tp, end)
 
-    def _commit_found(self) -> None:
-        """Mirror what was fetched, and commit all tasks."""
+    def _commit_found(self) -> set[TopicPartition]:
+        """Mirror what was fetched, and commit all tasks; return the partitions that are to be read again."""
         found, self._found = self._found, []
         self._mirror(found)
         self._commit()
+        return self._undo_refused()
+
+    def _undo_refused(self) -> set[TopicPartition]:
+        """Hold what the target has refused; return the partitions that are to be read again, of the same tasks."""
+        again: set[TopicPartition] = set()
+        for task in self._tasks.values():
+            if (undone := task.take_undone()) is not None:
+                self._left_out.undo(undone, self._settings, time.monotonic())
+                again |= undone.positions.keys()
+        self._found = [each for each in self._found if each.partition not in again]
+        return again
 
     def _mirror(self, found: Iterable[FetchedBatches]) -> int:
         """Send what was fetched; return its size in bytes.
@@ -214,22 +225,32 @@ class Worker(Closing, RebalanceListener):
         number = task_of(tp, self._settings.tasks)
         task = self._tasks[number]
         size = 0
-        keep = self._stated.get(tp.topic, False)
         if isinstance(task, MirrorTask):
             task.begin(tp, fetches[0].offset)
         first, last = fetches[0], fetches[-1]
         position = first.offset
-        made = WholeBatches(
-            chain.from_iterable(
-                batches(each.fetched, each.offset, check_crcs=self._check_crcs, keep=keep) for each in fetches
-            )
-        )
-        for batch, position in joined(made, most) if (most := self._joined_bytes.get(tp.topic)) else made:
+        found = [(each.fetched, each.offset) for each in fetches]
+        made = WholeBatches(found, check_crcs=self._check_crcs, keep=self._stated.get(tp.topic, False))
+        refused = self._left_out.batches
+        most = 0 if refused.goes_singly(tp) else self._joined_bytes.get(tp.topic)
+        for batch, after in joined(made, most) if most else made:
+            if batch is not None and refused.must_stop(tp, batch):
+                self._left_out.stop(tp, position)
+                self._behind[number].discard(tp)
+                return size
+            is_tried = batch is not None and refused.is_tried(tp, batch)
+            if is_tried:
+                # In a transaction of its own it undoes nothing of others.
+                self._commit_tasks([task])
             if batch is not None:
                 size += len(batch.data)
                 self._progress.count(tp, batch)
                 task.send(tp, batch)
-            task.advance(tp, position)
+            task.advance(tp, position := after)
+            if is_tried:
+                self._commit_tasks([task])
+                if refused.is_held(tp):
+                    return size
         end = self._progress.fetched(tp, last.fetched)
         if made.damage is not None:
             self._consumer.seek(tp, position)
@@ -284,6 +305,7 @@ class Worker(Closing, RebalanceListener):
         for committed in self._pool.map(lambda task: task.commit(), tasks):
             for tp, done in committed.items():
                 self._progress.committed(tp, done)
+                self._left_out.taken(tp, done.next_offset)
                 self._unshown[tp] = done.next_offset
                 if not self._settings.keeps_offsets and self._ids.get(tp.topic, ZERO_UUID) != ZERO_UUID:
                     self._known.same.add(tp)
@@ -322,13 +344,7 @@ class Worker(Closing, RebalanceListener):
         logger.info("mirroring %d partitions in %d tasks", len(mine), len(self._tasks))
 
     def _returning(self, partitions: Collection[TopicPartition]) -> set[str]:
-        """Return the topics that the reverse mirror writes; none where names change, because they show the origin."""
-        return self._returning_of({tp.topic for tp in partitions})
-
-    def _returning_of(self, topics: Collection[str]) -> set[str]:
-        if not topics or not self._settings.naming.keeps_names:
-            return set()
-        return find_returning(self._settings, self._source).intersection(topics)
+        return returning_of(self._settings, self._source, {tp.topic for tp in partitions})
 
     def _make(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Make partitions in the target; return those that it has."""
@@ -424,7 +440,7 @@ class Worker(Closing, RebalanceListener):
         topics = {tp.topic for tp in partitions}
         leaderless = self._left_out.leaderless
         self._stated, taken = adopt(self._settings, self._target, topics, leaderless)
-        if both := self._returning_of(taken):
+        if both := returning_of(self._settings, self._source, taken):
             give_back(self._target, [self._settings.naming.remote(topic) for topic in taken])
             raise_both(self._settings, both)
         out = topics - self._stated.keys()
@@ -441,19 +457,9 @@ class Worker(Closing, RebalanceListener):
         positions = kept_positions(self._settings, self._source, self._target, mine, self._ids, leaderless)
         mine = [tp for tp in mine if tp not in leaderless.partitions]
         remember(self._settings, mine, self._ids)
-        unstated = [topic for topic, stated in self._stated.items() if not stated]
-        limits = size_limits(self._settings, self._target, unstated)
+        places = places_of(self._settings, self._target, mine, self._stated, positions)
         for number, tps in by_task(mine, self._settings.tasks).items():
-            places = {
-                tp: Place(
-                    TopicPartition(self._settings.naming.remote(tp.topic), tp.partition),
-                    self._stated[tp.topic],
-                    positions.get(tp, 0),
-                    limits.get(tp.topic, 0),
-                )
-                for tp in tps
-            }
-            self._tasks[number] = KeptTask(self._settings, places, producer_id)
+            self._tasks[number] = KeptTask(self._settings, {tp: places[tp] for tp in tps}, producer_id)
             self._tasks[number].start()
         return positions, [(tp, Run(0, 0, end)) for tp, end in positions.items()]
 

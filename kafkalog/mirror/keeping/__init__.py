@@ -15,6 +15,7 @@ There are two ways to ask for that:
 The modules:
 
 - `task`         a task: it takes batches, and sends them in a thread
+- `places`       makes the places of the target's partitions
 - `sender`       sends batches, and finds out what the target has where an answer is missing
 - `topics`       makes sure that topics of the target take batches with their offsets
 - `unreadable`   leaves out topics whose configuration in the target cannot be read, until it can

@@ -17,8 +17,9 @@ from kafkalog.client.errors import ClientError, KafkaError, about
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.batching.joining import first_joined
+from kafkalog.mirror.copying.refused_batches import REFUSALS, RefusedBatch
 from kafkalog.mirror.keeping.errors import KeepingError, MovedError, OffsetsIgnoredError, TargetLostRecordsError
-from kafkalog.protocol.errors import ErrorCode, UnsupportedVersionError
+from kafkalog.protocol.errors import ErrorCode, UnsupportedVersionError, error_for
 from kafkalog.protocol.messages.api_versions import STATED_OFFSETS
 from kafkalog.protocol.messages.produce import (
     PartitionProduceData,
@@ -49,6 +50,10 @@ _MOVED = frozenset(
 )
 
 
+_REFUSALS = REFUSALS - {ErrorCode.POLICY_VIOLATION}
+"""Unlike these, that one says that the topic is no mirror any more."""
+
+
 class KeptBatch(NamedTuple):
     """A batch to send: without a producer, with the source's base offset if offsets are stated."""
 
@@ -71,12 +76,16 @@ class Place:
         target, stated: As given.
         end: Where its log ends, as far as it has acknowledged.
         pending: The batches that it has not acknowledged, in order.
+        refused: The first of them, if the target refuses it; then nothing is sent.
     """
 
     def __init__(self, target: TopicPartition, stated: bool, end: int, joined_bytes: int = 0) -> None:
         self.target, self.stated, self.end = target, stated, end
         self.pending: deque[KeptBatch] = deque()
+        self.refused: RefusedBatch | None = None
         self._joined_bytes = joined_bytes
+        self._singly_until = 0
+        """The offset before which each batch goes in a request of its own."""
 
     def upto(self, most: int) -> list[KeptBatch]:
         """Return the batches of the next request: `most` bytes, or one where they are numbered.
@@ -84,17 +93,35 @@ class Place:
         Numbered ones are joined only here, so `pending` has those of the source. Another process may join the same ones
         otherwise: the log ends behind one of the source's all the same.
         """
+        singly = self.end < self._singly_until
         if not self.stated:
-            data, count = first_joined((each.data for each in self.pending), self._joined_bytes)
+            data, count = first_joined((each.data for each in self.pending), 0 if singly else self._joined_bytes)
             return [KeptBatch(data, self.pending[0].base_offset, self.pending[count - 1].next_offset)]
         taken: list[KeptBatch] = []
         size = 0
         for batch in self.pending:
             size += len(batch.data)
-            if taken and (size > most or len(taken) == MAX_REQUEST_BATCHES):
+            if taken and (singly or size > most or len(taken) == MAX_REQUEST_BATCHES):
                 break
             taken.append(batch)
         return taken
+
+    def refuse(self, next_offset: int, error: KafkaError) -> None:
+        """Note that the target refuses the batches before `next_offset`; several ones are sent singly then."""
+        first = self.pending[0]
+        if next_offset > first.next_offset:
+            self._singly_until = next_offset
+            if error.code == ErrorCode.MESSAGE_TOO_LARGE:
+                self._joined_bytes = 0
+        else:
+            self.refused = RefusedBatch(first.base_offset, first.next_offset, False, error)
+
+    def take_refused(self) -> RefusedBatch | None:
+        """Return the refused batch, and give it up with those after it; None if there is none."""
+        refused, self.refused = self.refused, None
+        if refused is not None:
+            self.pending.clear()
+        return refused
 
     def acknowledge(self, end: int) -> None:
         """Forget the batches before `end`, where the log now ends.
@@ -129,7 +156,7 @@ class KeptSender:
         self._producer_id = producer_id
 
     def deliver(self, places: Iterable[Place]) -> None:
-        """Send all that waits, and wait until the target has it.
+        """Send all that waits, and wait until the target has it. It has only what is before a batch that it refuses.
 
         Raises:
             KeepingError: The offsets cannot be kept.
@@ -149,7 +176,7 @@ class KeptSender:
                     logger.info("%s is tried again: %s", place.target, error)
                 retry.after(next(iter(failed.values())))
                 self._look_again(list(failed))
-            left = [place for place in left if place.pending]
+            left = [place for place in left if place.pending and place.refused is None]
 
     def _send(self, places: Sequence[Place]) -> dict[Place, Exception]:
         """Send one request to each leader; return the places for which it failed."""
@@ -236,6 +263,9 @@ def _settle(place: Place, batches: list[KeptBatch], answer: PartitionProduceResp
         return MovedError(f"no answer about {place.target}")
     if answer.error_code in _MOVED:
         return MovedError(f"{place.target}: {answer.error_message or ErrorCode(answer.error_code).name}")
+    if answer.error_code in _REFUSALS:
+        place.refuse(last.next_offset, error_for(answer.error_code, answer.error_message))
+        return None
     if answer.error_code:
         return about(answer.error_code, f"partition {place.target}", answer.error_message)
     if answer.base_offset != first.base_offset:

@@ -1,7 +1,8 @@
 """One task: it takes batches of some partitions, and sends them in a thread so that they keep their offsets.
 
 It has the calls of `copying.task.MirrorTask`. There is no transaction to commit: `commit` waits until the target has
-what was sent, and tells how far that is.
+what was sent, and tells how far that is. Of a partition where the target refuses a batch, nothing more is taken until
+the owner has asked by `take_undone` where to read it again.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import threading
 from collections.abc import Iterable, Mapping
 
 from kafkalog.client.errors import ClientError, KafkaError
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.mirror import clients
 from kafkalog.mirror.copying.batching.batches import MirroredBatch
+from kafkalog.mirror.copying.refused_batches import RefusedBatch, Undone
 from kafkalog.mirror.copying.task import Committed
 from kafkalog.mirror.internal_topics.runs import Run
 from kafkalog.mirror.internal_topics.topic_ids import NO_EPOCH
@@ -46,6 +48,7 @@ class KeptTask:
         self._told = dict(self._ends)
         self._queued: dict[TopicPartition, list[KeptBatch]] = {}
         self._size = 0
+        self._refused: dict[TopicPartition, RefusedBatch] = {}
         self._sending = False
         self._failure: Exception | None = None
         self._closed = False
@@ -72,6 +75,8 @@ class KeptTask:
         place = self._places[partition]
         kept = _kept(place, batch)
         with self._changed:
+            if partition in self._refused:
+                return
             end = self._ends[partition]
             if kept.base_offset < end:
                 raise KeepingError(
@@ -102,12 +107,27 @@ class KeptTask:
             done: dict[TopicPartition, Committed] = {}
             for tp, next_offset in self._next.items():
                 before, end = self._told[tp], self._ends[tp]
+                if tp in self._refused:
+                    next_offset = end
+                    if end == before:
+                        continue
                 # Offsets are the same on both sides, also those that both lack.
                 runs = (Run(before, before, end - before),) if end > before else ()
                 done[tp] = Committed(next_offset, runs)
                 self._told[tp] = end
             self._next.clear()
         return done
+
+    def take_undone(self) -> Undone | None:
+        """Return what the target refuses, and take these partitions' batches again; None if it refuses nothing."""
+        with self._changed:
+            if not self._refused:
+                return None
+            refused, self._refused = self._refused, {}
+            for tp in refused:
+                if self._next.pop(tp, None) is not None and self._ends[tp] > self._told[tp]:
+                    self._next[tp] = self._ends[tp]
+            return Undone(refused, {tp: OffsetAndMetadata(self._ends[tp]) for tp in refused})
 
     def close(self) -> None:
         """End the thread. What was not sent is for the next owner of the partitions."""
@@ -136,8 +156,9 @@ class KeptTask:
                     if place.pending and not place.end and place.stated
                 ]
                 self._sender.deliver(self._places.values())
-                self._begin_late(fresh)
+                self._begin_late((place, first) for place, first in fresh if place.end)
                 with self._changed:
+                    self._give_up_refused()
                     self._sending = False
                     self._changed.notify_all()
         except Exception as error:
@@ -159,6 +180,14 @@ class KeptTask:
             self._sending = True
             self._changed.notify_all()
             return True
+
+    def _give_up_refused(self) -> None:
+        """Forget what waits behind refused batches."""
+        for tp, place in self._places.items():
+            if (refused := place.take_refused()) is not None:
+                self._refused[tp] = refused
+                self._size -= sum(len(each.data) for each in self._queued.pop(tp, ()))
+                self._ends[tp] = place.end
 
     def _begin_late(self, fresh: Iterable[tuple[Place, int]]) -> None:
         """Let logs that were empty begin where their first records are, if that is not at offset 0."""

@@ -12,7 +12,8 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.admin.replicas import ReplicaAdmin
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.copying import damaged
+from kafkalog.mirror.copying import held
+from kafkalog.mirror.copying.damaged import DamagedPartitions
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.copying.worker import Worker
 from tests.kafkalog.mirror.conftest import IDENTITY, Clusters, StartMirror, read_all, settings_of
@@ -53,7 +54,7 @@ def test_the_others_are_mirrored(
     monkeypatch: pytest.MonkeyPatch,
     more: dict[str, str],
 ) -> None:
-    monkeypatch.setattr(damaged, "PAUSE_S", 0.2)
+    monkeypatch.setattr(held, "PAUSE_S", 0.2)
     topic = f"words-{alias}"
     remote = topic if more is IDENTITY else f"{alias}.{topic}"
     make(clusters.source, topic, 2)
@@ -86,7 +87,7 @@ def test_a_mirror_that_begins_at_the_damage_goes_on_behind_it_once_it_is_deleted
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(damaged, "PAUSE_S", 0.2)
+    monkeypatch.setattr(held, "PAUSE_S", 0.2)
     tp = TopicPartition(f"words-{alias}", 0)
     make(clusters.source, tp.topic)
     for numbers in (range(2), range(2, 4)):
@@ -103,28 +104,28 @@ def test_a_mirror_that_begins_at_the_damage_goes_on_behind_it_once_it_is_deleted
 
 
 def test_pauses_grow_at_one_batch_only() -> None:
-    held, tp, error = damaged.DamagedPartitions(), TopicPartition("words", 0), ValueError("torn")
-    held.hold(tp, 5, error, 100.0)
-    assert (held.due(109.0), list(held.waiting)) == ([], [tp])
-    assert (held.due(110.0), held.due(110.0), list(held.waiting)) == ([tp], [], [])
-    held.hold(tp, 5, error, 110.0)
-    assert (held.due(129.0), held.due(130.0)) == ([], [tp])
+    damaged, tp, error = DamagedPartitions(), TopicPartition("words", 0), ValueError("torn")
+    damaged.note(tp, 5, error, 100.0)
+    assert (damaged.due(109.0), list(damaged.waiting)) == ([], [tp])
+    assert (damaged.due(110.0), damaged.due(110.0), list(damaged.waiting)) == ([tp], [], [])
+    damaged.note(tp, 5, error, 110.0)
+    assert (damaged.due(129.0), damaged.due(130.0)) == ([], [tp])
     for _ in range(9):
-        held.hold(tp, 5, error, 200.0)
-    assert (held.due(499.0), held.due(500.0)) == ([], [tp])
-    held.hold(tp, 9, error, 500.0)
-    assert held.due(510.0) == [tp]
-    assert not held.release(tp, 9), "what was fetched before the damage"
-    assert held.release(tp, 10)
-    assert not held.release(tp, 11)
-    held.hold(tp, 9, error, 600.0)
-    assert held.due(610.0) == [tp]
+        damaged.note(tp, 5, error, 200.0)
+    assert (damaged.due(499.0), damaged.due(500.0)) == ([], [tp])
+    damaged.note(tp, 9, error, 500.0)
+    assert damaged.due(510.0) == [tp]
+    assert not damaged.release(tp, 9), "what was fetched before the damage"
+    assert damaged.release(tp, 10)
+    assert not damaged.release(tp, 11)
+    damaged.note(tp, 9, error, 600.0)
+    assert damaged.due(610.0) == [tp]
 
 
 def test_partitions_that_are_given_up_are_not_read_again(clusters: Clusters, alias: str) -> None:
     tp = TopicPartition("words", 0)
     with Worker(settings_of(clusters, alias, "words"), Progress()) as worker:
-        worker._left_out.damaged.hold(tp, 5, ValueError("torn"), 0.0)
+        worker._left_out.damaged.note(tp, 5, ValueError("torn"), 0.0)
         worker.on_partitions_lost([tp])
         worker._left_out.check(1000.0)
         assert not worker._left_out.damaged.waiting

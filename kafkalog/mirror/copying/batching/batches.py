@@ -14,7 +14,8 @@ These batches are written anew, with the same codec, because brokers refuse them
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from kafkalog.client.fetch.fetch_request import FetchedRecords
@@ -49,6 +50,13 @@ class MirroredBatch(NamedTuple):
     Of a batch that passes with gaps, because offsets are kept, there is one stretch, from its first offset on."""
     decoded: bool
     """True if it had to be written anew."""
+    joined: bool = False
+    """True if it has several batches of the source."""
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after its last record in the source; of a batch with gaps, it is not beyond that."""
+        return sum(self.offsets[-1])
 
 
 def batches(
@@ -86,13 +94,15 @@ def batches(
 
 
 class WholeBatches:
-    """Iterate over what `batches` yields, up to a damaged batch; then `damage` is the error that tells of it.
+    """Iterate over what `batches` yields of one fetch after the other, each with its position, up to a damaged batch.
 
-    So a caller that gathers batches gets all of those before the damage.
+    Then `damage` is the error that tells of it. So a caller that gathers batches gets all of those before the damage.
     """
 
-    def __init__(self, made: Iterator[tuple[MirroredBatch | None, int]]) -> None:
-        self._made = made
+    def __init__(
+        self, fetched: Iterable[tuple[FetchedRecords, int]], *, check_crcs: bool = True, keep: bool = False
+    ) -> None:
+        self._made = chain.from_iterable(batches(*each, check_crcs=check_crcs, keep=keep) for each in fetched)
         self.damage: RecordsError | None = None
 
     def __iter__(self) -> Iterator[tuple[MirroredBatch | None, int]]:

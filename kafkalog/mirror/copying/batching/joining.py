@@ -146,4 +146,4 @@ def _one_of(group: Sequence[_Decoded], codec: int) -> MirroredBatch:
                 stretches[-1] = stretches[-1][0], stretches[-1][1] + count
             else:
                 stretches.append((first, count))
-    return MirroredBatch(encode_batch(records, codec=codec), tuple(stretches), True)
+    return MirroredBatch(encode_batch(records, codec=codec), tuple(stretches), True, joined=True)

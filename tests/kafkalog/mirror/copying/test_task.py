@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.client.transactions.errors import TransactionError
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.mirror.copying.batching.batches import MirroredBatch
 from kafkalog.mirror.copying.positions.recalled import recalled
 from kafkalog.mirror.copying.task import MirrorTask
@@ -111,3 +111,52 @@ def test_who_takes_a_task_over_ends_what_its_owner_has_begun(clusters: Clusters,
     assert read_positions(settings) == {tp: 2}
     (found,) = read_all(clusters.target, remote, 2).values()
     assert [record.value for record in found] == [b"once", b"twice"]
+
+
+def test_what_comes_after_a_refused_batch_is_read_again(clusters: Clusters, alias: str) -> None:
+    """A batch is refused by the target, or by the client because of `max.request.size`."""
+    topic, remote = f"words-{alias}", f"{alias}.words-{alias}"
+    refused, sent, advanced, later = (TopicPartition(topic, number) for number in range(4))
+    settings, _ = MirrorSettings.of(
+        {"target.producer.max.request.size": "5000"},
+        alias,
+        "target",
+        (clusters.client("source"), clusters.client("target")),
+    )
+    make(clusters.target, remote, 4, max_message_bytes="2000")
+    for own in (settings.naming.offsets, settings.naming.offset_syncs):
+        make(clusters.target, own, cleanup_policy="compact")
+    task = MirrorTask(settings, 0)
+
+    def mirror(tp: TopicPartition, offset: int, value: bytes = b"x") -> None:
+        task.begin(tp, offset)
+        task.send(tp, batch(offset, value))
+        task.advance(tp, offset + 1, 7)
+
+    try:
+        task.start()
+        mirror(refused, 0)
+        task.commit()
+        for size in (3000, 6000):
+            mirror(sent, 10)
+            task.begin(advanced, 20)
+            task.advance(advanced, 25, 3)
+            mirror(refused, 1, b"L" * size)
+            assert task.commit() == {}
+            assert not task.dirty
+            mirror(later, 30)
+            undone = task.take_undone()
+            assert undone is not None
+            assert {tp: each.offset for tp, each in undone.refused.items()} == {refused: 1}
+            assert undone.positions == {
+                refused: OffsetAndMetadata(1, 7),
+                sent: OffsetAndMetadata(10),
+                later: OffsetAndMetadata(30),
+            }
+            assert task.take_undone() is None
+        mirror(sent, 10)
+        assert {tp: each.next_offset for tp, each in task.commit().items()} == {sent: 11, advanced: 25}
+    finally:
+        task.close()
+    assert read_positions(settings) == {refused: 1, sent: 11, advanced: 25}
+    assert {number: len(records) for number, records in read_all(clusters.target, remote, 2).items()} == {0: 1, 1: 1}

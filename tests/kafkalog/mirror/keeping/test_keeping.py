@@ -177,8 +177,8 @@ def test_a_mirror_with_new_offsets_does_not_write_where_they_are_kept(
     same(clusters, topic, f"{alias}.{topic}", 5)
     mirror.stop()
     other = start_mirror(topic)
-    wait_until(lambda: other.progress.restarts > 0 or not other.running, "the target refuses it")
-    other.stop()
+    wait_until(lambda: any(each.held for each in other.progress.partitions().values()), "the target refuses it")
+    assert (other.progress.restarts, other.stop()) == (0, None)
     same(clusters, topic, f"{alias}.{topic}", 5)
 
 
