@@ -21,7 +21,7 @@ from kafkalog.protocol.errors import (
 from peers.brokers import kafka
 from spark_kafkalog.sink.sink_options import SinkOptions
 from spark_kafkalog.sink.transactional.commit_driver import Driver
-from spark_kafkalog.sink.transactional.errors import LedgerError
+from spark_kafkalog.sink.transactional.errors import OldBrokersError
 from tests.spark_kafkalog.without_spark import Batch, Stream
 from tests.support.command import call, run
 from tests.support.older_kafka import older_kafka
@@ -130,7 +130,7 @@ def test_what_needs_a_newer_broker(address: str, admin: Admin) -> None:
     options = {"kafka.bootstrap.servers": address, "topic": "newer", "kafka.transactional.id": "newer"}
     once = SinkOptions.parse(options).once
     assert once is not None
-    with pytest.raises(LedgerError, match=r"needs brokers of Kafka 2\.5 or newer"):
+    with pytest.raises(OldBrokersError, match=r"needs brokers of Kafka 2\.5 or newer"):
         Driver(once).claim()
 
 

@@ -13,6 +13,16 @@ class LedgerError(OnceError):
     """The ledger cannot be read or written; the message says why."""
 
 
+class OldBrokersError(OnceError):
+    """The brokers are older than Kafka 2.5, and report offsets that a transaction is about to replace."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "kafka.transactional.id needs brokers of Kafka 2.5 or newer: update the brokers, or remove the option to "
+            "write at least once"
+        )
+
+
 class TakenOverError(OnceError):
     """Another query has begun to write with the same `kafka.transactional.id`; what this one wrote is aborted."""
 

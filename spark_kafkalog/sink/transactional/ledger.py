@@ -24,7 +24,7 @@ from kafkalog.protocol.errors import (
     error_for,
 )
 from kafkalog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
-from spark_kafkalog.sink.transactional.errors import LedgerError, TakenOverError
+from spark_kafkalog.sink.transactional.errors import LedgerError, OldBrokersError, TakenOverError
 from spark_kafkalog.sink.transactional.ledger_record import Record, decode, encode
 
 WRITE_TIMEOUT_MS = 60_000
@@ -34,10 +34,6 @@ _STABLE = 7
 group."""
 _INIT_SINCE = 3
 """The version of InitProducerId that came with `_STABLE` in Kafka 2.5, so that older brokers are told at once."""
-_TOO_OLD = (
-    "kafka.transactional.id needs brokers of Kafka 2.5 or newer: update the brokers, "
-    "or remove the option to write at least once"
-)
 
 
 class Ledger:
@@ -60,13 +56,14 @@ class Ledger:
         """Fence every other driver, and read the ledger.
 
         Raises:
-            LedgerError: The brokers are too old, and nothing has changed there. Or the ledger cannot be decoded.
+            OldBrokersError: The brokers are too old, and nothing has changed there.
+            LedgerError: The ledger cannot be decoded.
         """
         try:
             self._requests.init(deadline=self.deadline, min_version=_INIT_SINCE)
         except TransactionError as error:
             if isinstance(error.__cause__, UnsupportedVersionError):
-                raise LedgerError(_TOO_OLD) from error
+                raise OldBrokersError from error
             raise
         return self.read()
 
@@ -139,7 +136,7 @@ class Ledger:
                 min_version=_STABLE,
             )
         except UnsupportedVersionError as error:
-            raise LedgerError(_TOO_OLD) from error
+            raise OldBrokersError from error
         return found
 
 
