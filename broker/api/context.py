@@ -259,7 +259,7 @@ class Request:
     def take_turns(self) -> Turn:
         """Return the turns of its handler, which has something to do before each of them ends."""
         if self.turn is None:
-            self.turn = Turn(self.broker.turns)
+            self.turn = Turn(self.broker.turns, self.broker.collections)
         return self.turn
 
     async def each(self, entries: Iterable[Entry]) -> AsyncIterator[Entry]:

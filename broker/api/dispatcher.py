@@ -203,6 +203,9 @@ async def _guarded(request: Request, api: Api, pending: Awaitable[None] | None =
         logger.debug("a client left before its %s was served", api.key.name)
     except Exception as error:
         _failed(request, api, error)
+    finally:
+        if request.turn is not None:
+            request.turn.close()
 
 
 def _failed(request: Request, api: Api, error: Exception) -> None:

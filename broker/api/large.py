@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 from broker.system.collector import Collector
@@ -67,14 +67,18 @@ class Turns:
 class Turn:
     """The turns of one request.
 
+    Full collections are put off from the end of its first turn on, until `close`.
+
     Attributes:
         ended: turns that have ended so far.
     """
 
-    __slots__ = ("_began", "_seconds", "_turns", "ended")
+    __slots__ = ("_began", "_collections", "_put_off", "_seconds", "_turns", "ended")
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: Turns, collections: FullCollections) -> None:
         self._turns = turns
+        self._collections = collections
+        self._put_off: AbstractContextManager[None] | None = None
         self._seconds = turns.seconds
         self._began = self._seconds()
         self.ended = 0
@@ -88,9 +92,18 @@ class Turn:
         self._began = self._seconds()
 
     async def end(self) -> None:
+        if self._put_off is None:
+            self._put_off = self._collections.put_off()
+            self._put_off.__enter__()
         self.ended += 1
         await self._turns.end()
         self.begin()
+
+    def close(self) -> None:
+        """Note that the request is served."""
+        put_off, self._put_off = self._put_off, None
+        if put_off is not None:
+            put_off.__exit__(None, None, None)
 
 
 class FullCollections:

@@ -34,12 +34,11 @@ Result = TypeVar("Result")
 
 async def fetch_in_turns(request: Request) -> None:
     """Serve a fetch of many partitions."""
-    with request.broker.collections.put_off():
-        fetch = _FetchInTurns(request)
-        try:
-            await fetch.serve()
-        finally:
-            await request.broker.workers.run(_release_each, fetch.made)
+    fetch = _FetchInTurns(request)
+    try:
+        await fetch.serve()
+    finally:
+        await request.broker.workers.run(_release_each, fetch.made)
 
 
 def _release_each(values: list[list[Any]]) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from broker.api.context import Request
 from broker.api.dispatcher import ApiDispatcher
+from broker.api.errors import ClientGoneError
 from broker.api.large import FullCollections, Lanes, Turn, Turns, release
 from broker.system.collector import NEVER, PROCESS_COLLECTOR
 from broker.system.workers import ThreadWorkers
@@ -135,10 +136,11 @@ def test_turns_are_taken_one_between_two_looks_at_the_connections() -> None:
         turns, order = Turns(perf_counter), list[str]()
 
         async def serve(name: str) -> None:
-            turn = Turn(turns)
+            turn = Turn(turns, FullCollections(PROCESS_COLLECTOR))
             for _ in range(3):
                 order.append(name)
                 await turn.end()
+            turn.close()
 
         loop = asyncio.get_running_loop()
 
@@ -155,6 +157,42 @@ def test_turns_are_taken_one_between_two_looks_at_the_connections() -> None:
         looks = "".join(name if name in "abc" else "|" for name in order[3:]).split("|")
         assert max(map(len, looks)) == 1
         assert sorted("".join(looks)) == list("aabbcc")
+
+    asyncio.run(main())
+
+
+def test_full_collections_are_put_off_from_the_first_to_the_last_turn() -> None:
+    """Small requests for many entries may be under way by the hundred, and each collection would walk over them all."""
+
+    async def main() -> None:
+        before = gc.get_threshold()
+        held = (*before[:2], NEVER)
+        seen = list[tuple[int, int, int]]()
+
+        async def in_turns(request: Request) -> None:
+            turn = request.take_turns()
+            seen.append(gc.get_threshold())
+            for _ in range(2):
+                await turn.end()
+                seen.append(gc.get_threshold())
+            raise ClientGoneError
+
+        broker: Any = SimpleNamespace(
+            replicas=SimpleNamespace(counters=SimpleNamespace(requests=[])),
+            quotas=SimpleNamespace(request=SimpleNamespace(limited=False)),
+            turns=Turns(perf_counter),
+            collections=FullCollections(PROCESS_COLLECTOR),
+            member=None,
+            loop=asyncio.get_running_loop(),
+            runtime=SimpleNamespace(seconds=perf_counter),
+        )
+        dispatcher = ApiDispatcher(broker)
+        dispatcher.apis[ApiKey.METADATA] = replace(dispatcher.apis[ApiKey.METADATA], handler=in_turns)
+        connection: Any = SimpleNamespace()
+        dispatcher.dispatch(connection, memoryview(encode_request(MetadataRequest(topics=None), 9, 1, "c")[4:]))
+        await dispatcher.settle(DEADLINE_S)
+        assert seen == [before, held, held]
+        assert gc.get_threshold() == before
 
     asyncio.run(main())
 

@@ -21,9 +21,11 @@ class Asked(Request):
 
     def reply(self, response: Response, wait_ms: int | None = None) -> None:
         self.response = response
+        if self.turn is not None:
+            self.turn.close()
 
     async def answer(self, response: Response, *done_with: Any, wait_ms: int | None = None) -> None:
-        self.response = response
+        self.reply(response, wait_ms)
 
 
 class Client:
