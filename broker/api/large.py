@@ -25,6 +25,8 @@ MEDIUM = 4 << 20
 """Requests of up to this many bytes do not wait behind larger ones."""
 TURN_SECONDS = 0.005
 """The time in which a handler serves entries before other requests get their turn."""
+FIRST_SECONDS = 0.0005
+"""The time of a handler's first turn while others wait for theirs: hundreds may begin between two looks."""
 PUT_OFF_SECONDS = 60.0
 """The longest time that full collections are put off while large requests are under way."""
 CHECKING_WORKERS = 2
@@ -58,6 +60,11 @@ class Turns:
         self.seconds = seconds
         self._lock = asyncio.Lock()
 
+    @property
+    def are_waited_for(self) -> bool:
+        """Return whether a handler waits for its turn."""
+        return self._lock.locked()
+
     async def end(self) -> None:
         """Return when it is this handler's turn again."""
         async with self._lock:
@@ -85,7 +92,9 @@ class Turn:
 
     @property
     def is_over(self) -> bool:
-        return self._seconds() - self._began > TURN_SECONDS
+        elapsed = self._seconds() - self._began
+        is_first = elapsed > FIRST_SECONDS and not self.ended
+        return elapsed > TURN_SECONDS or (is_first and self._turns.are_waited_for)
 
     def begin(self) -> None:
         """Begin a turn, after the handler has waited for something other than its turn."""

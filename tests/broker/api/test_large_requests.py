@@ -18,7 +18,7 @@ import pytest
 from broker.api.context import Request
 from broker.api.dispatcher import ApiDispatcher
 from broker.api.errors import ClientGoneError
-from broker.api.large import FullCollections, Lanes, Turn, Turns, release
+from broker.api.large import FIRST_SECONDS, TURN_SECONDS, FullCollections, Lanes, Turn, Turns, release
 from broker.system.collector import NEVER, PROCESS_COLLECTOR
 from broker.system.workers import ThreadWorkers
 from kafkalog.protocol.api_keys import ApiKey
@@ -157,6 +157,33 @@ def test_turns_are_taken_one_between_two_looks_at_the_connections() -> None:
         looks = "".join(name if name in "abc" else "|" for name in order[3:]).split("|")
         assert max(map(len, looks)) == 1
         assert sorted("".join(looks)) == list("aabbcc")
+
+    asyncio.run(main())
+
+
+def test_a_first_turn_is_short_where_others_wait_for_theirs() -> None:
+    async def main() -> None:
+        now = 0.0
+        turns, collections = Turns(lambda: now), FullCollections(PROCESS_COLLECTOR)
+        first, second = Turn(turns, collections), Turn(turns, collections)
+        now = TURN_SECONDS
+        assert not first.is_over
+        assert not second.is_over
+        ending = asyncio.create_task(first.end())
+        await asyncio.sleep(0)
+        assert second.is_over
+        third = Turn(turns, collections)
+        now += FIRST_SECONDS / 2
+        assert not third.is_over
+        await ending
+        await second.end()
+        ending = asyncio.create_task(first.end())
+        await asyncio.sleep(0)
+        now += TURN_SECONDS / 2
+        assert not second.is_over, "it is not its first"
+        await ending
+        first.close()
+        second.close()
 
     asyncio.run(main())
 
