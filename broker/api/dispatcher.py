@@ -36,12 +36,16 @@ logger = logging.getLogger(__name__)
 
 LARGE_REQUEST = 64 * 1024
 """Requests without record batches are decoded on a worker from this many bytes on: they may hold 10,000s of entries."""
+SMALL_REQUEST = 8 * 1024
+"""Requests of fewer bytes are decoded on the event loop, whatever they hold."""
+ENTRIES_AT_ONCE = 1000
+"""The most entries, without record batches, that are decoded on the event loop: some 1 ms for each of many clients."""
 BUDGET = 8 * 1024
 """The decoding budget of a request with record batches, some 250 partitions. Larger ones are decoded by a worker."""
 MOST_ENTRIES = 2_000_000
 """The most entries of a request. An entry of three bytes takes up to 50 times as much memory once it is decoded."""
 MOST_TAGS = 1000
-"""The most tagged fields in the header of a request with record batches; with more, a worker decodes it."""
+"""The most tagged fields in a request's header; with more, a worker decodes a request that is not small."""
 FREED_BY_WORKER = 1 << 20
 """A request's entries are freed by a worker from this many bytes on."""
 _HEADER_START = Struct(">hhi")
@@ -88,9 +92,10 @@ class ApiDispatcher:
             if len(frame) >= LARGE_REQUEST and not api.has_records:
                 self._start_large(connection, api, connection.keep_frame(frame), began, time)
                 return
-            if api.has_records:
+            if api.has_records or len(frame) >= SMALL_REQUEST:
                 header, position = decode_request_header(frame, 0, MOST_TAGS)
-                message = decode_within(api.request_type, version, frame, position, BUDGET)
+                budget = BUDGET if api.has_records else ENTRIES_AT_ONCE * ELEMENT_COST + len(frame)
+                message = decode_within(api.request_type, version, frame, position, budget)
             else:
                 header, position = decode_request_header(frame)
                 message, _ = decode_message(api.request_type, version, frame, position)

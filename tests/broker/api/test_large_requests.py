@@ -98,6 +98,48 @@ def _nothing() -> None:
     pass
 
 
+@pytest.mark.parametrize(
+    ("request_", "version", "on_worker"),
+    [
+        (ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition()] * 900)]), 1, False),
+        (ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition()] * 2000)]), 1, True),
+        (JoinGroupRequest(protocols=[JoinGroupRequestProtocol(name="range", metadata=bytes(50_000))]), 3, False),
+    ],
+    ids=["few entries", "many entries", "one large entry"],
+)
+def test_many_entries_are_decoded_by_a_worker(request_: ProtocolRequest, version: int, on_worker: bool) -> None:
+    frame = memoryview(encode_request(request_, version, 1, "c")[4:])
+    assert 8 * 1024 < len(frame) < 64 * 1024
+
+    async def main() -> None:
+        served, on_lane = list[Any](), list[int]()
+
+        class Noted(Lanes):
+            async def run(self, nbytes: int, work: Callable[[], Any]) -> Any:
+                on_lane.append(nbytes)
+                return work()
+
+        broker: Any = SimpleNamespace(
+            replicas=SimpleNamespace(counters=SimpleNamespace(requests=[])),
+            quotas=SimpleNamespace(request=SimpleNamespace(limited=False)),
+            collections=FullCollections(PROCESS_COLLECTOR),
+            lanes=Noted(ThreadWorkers(1)),
+            member=None,
+            loop=asyncio.get_running_loop(),
+            runtime=SimpleNamespace(seconds=perf_counter),
+        )
+        dispatcher = ApiDispatcher(broker)
+        key = ApiKey(type(request_).api_key)
+        dispatcher.apis[key] = replace(dispatcher.apis[key], handler=lambda made: served.append(made.message))
+        connection: Any = SimpleNamespace(keep_frame=lambda frame: frame, free_memory=_nothing, closed=False)
+        dispatcher.dispatch(connection, frame)
+        await dispatcher.settle(DEADLINE_S)
+        assert served == [request_]
+        assert on_lane == ([len(frame)] if on_worker else [])
+
+    asyncio.run(main())
+
+
 def test_full_collections_are_put_off_for_a_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         before = gc.get_threshold()
