@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkalog.client.admin import Admin
@@ -115,6 +115,14 @@ def unset_configs(present: Mapping[str, ConfigEntry], wanted: Mapping[str, str])
     ]
 
 
+def changed(present: Mapping[str, ConfigEntry], changes: Iterable[ConfigChange]) -> dict[str, str]:
+    """Return all configurations that are set in a topic after changes that set and delete some."""
+    after = {name: entry.value for name, entry in present.items() if entry.source is ConfigSource.TOPIC}
+    for change in changes:
+        after[change.name] = None if change.operation is ConfigOperation.DELETE else change.value
+    return {name: value for name, value in after.items() if value is not None}
+
+
 class Refusal(NamedTuple):
     """A topic that the target does not make, or not with all of its partitions."""
 
@@ -163,7 +171,7 @@ class TopicFollower:
             present = self._target.describe_configs([topic])[topic]
             changes = unset_configs(present, wanted)
             if changes:
-                self._target.incremental_alter_configs({topic: changes})
+                self._change(topic, present, changes)
                 logger.info("topic %s: set %s", topic.name, ", ".join(change.name for change in changes))
         except KafkaError as error:
             logger.warning("topic %s is not configured for a mirror: %s", topic.name, error.message)
@@ -267,7 +275,7 @@ class TopicFollower:
                 source = self._source.describe_configs([ours])[ours]
                 target = self._target.describe_configs([theirs])[theirs]
                 if changes := config_changes(source, target, self._configs):
-                    self._target.incremental_alter_configs({theirs: changes})
+                    self._change(theirs, target, changes)
                     logger.info("topic %s: changed %s", theirs.name, ", ".join(change.name for change in changes))
                 copied.add(name)
             except UnknownTopicOrPartitionError:
@@ -275,6 +283,16 @@ class TopicFollower:
             except KafkaError as error:
                 logger.warning("the configuration of topic %s is not copied: %s", name, error.message)
         return copied
+
+    def _change(
+        self, topic: ConfigResource, present: Mapping[str, ConfigEntry], changes: Sequence[ConfigChange]
+    ) -> None:
+        """Change single configurations of a topic of the target."""
+        try:
+            self._target.incremental_alter_configs({topic: changes})
+        except UnsupportedVersionError:
+            # Before Kafka 2.3 all that are set in a topic are replaced at once, as MirrorMaker 2 does there, too.
+            self._target.alter_configs({topic: changed(present, changes)})
 
     @staticmethod
     def _describe(admin: Admin, topics: Iterable[str]) -> dict[str, TopicMetadata]:

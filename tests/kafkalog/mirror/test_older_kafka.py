@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from kafkalog.client.admin import Admin
+from kafkalog.client.admin.configs import ConfigChange, ConfigResource
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
 from peers.brokers import kafka
@@ -101,3 +103,24 @@ def test_records_and_groups(
     (more,) = (each for each in read_all(clusters.target, remote.topic, count + 10).values() if len(each) > 60)
     assert [record.value for record in more[-10:]] == [b"v%d" % number for number in range(200, 210)]
     assert mirror.stop() is None
+
+
+@pytest.mark.parametrize("older", [kafka.KAFKA_0], indirect=True)
+def test_configurations_follow_to_an_older_target(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
+    """Brokers before Kafka 2.3 replace all configurations of a topic at once."""
+    topic = f"configured-{alias}"
+    ours, theirs = ConfigResource.topic(topic), ConfigResource.topic(f"{alias}.{topic}")
+    newer, older = clusters.target, clusters.source
+    make(newer, topic, 1, retention_ms="1000000", max_message_bytes="2000000")
+    start_mirror(topic, source=newer, target=older, replication_factor="1")
+    with Admin({"bootstrap.servers": newer}) as source, Admin({"bootstrap.servers": older}) as target:
+
+        def has(retention: str) -> bool:
+            if theirs.name not in target.list_topics():
+                return False
+            found = target.describe_configs([theirs])[theirs]
+            return (found["retention.ms"].value, found["max.message.bytes"].value) == (retention, "2000000")
+
+        wait_until(lambda: has("1000000"), "the topic is made")
+        source.incremental_alter_configs({ours: [ConfigChange("retention.ms", "2000000")]})
+        wait_until(lambda: has("2000000"), "the change is copied")

@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.client.admin import Admin, NewTopic
-from kafkalog.client.admin.configs import UNREADABLE, ConfigEntry, ConfigResource, ConfigSource
+from kafkalog.client.admin.configs import (
+    UNREADABLE,
+    ConfigChange,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    ConfigSource,
+)
 from kafkalog.mirror.settings import MirrorSettings
-from kafkalog.mirror.topics.follower import TopicFollower, config_changes, set_in_topic
+from kafkalog.mirror.topics.follower import TopicFollower, changed, config_changes, set_in_topic
 from kafkalog.mirror.topics.selection import NameFilter
 from kafkalog.protocol.errors import InvalidConfigError
 from tests.kafkalog.mirror.conftest import Clusters
@@ -46,3 +53,17 @@ def test_the_format_of_messages_belongs_to_the_target() -> None:
 
     source = {each.name: each for each in (entry("message.format.version", "0.9.0"), entry("retention.ms", "7"))}
     assert set_in_topic(source, NameFilter.of(".*", "", "x")) == {"retention.ms": "7"}
+
+
+def test_all_configurations_of_a_topic_after_a_change() -> None:
+    present = {
+        name: ConfigEntry(name, value, source, False, False)
+        for name, value, source in (
+            ("retention.ms", "5", ConfigSource.TOPIC),
+            ("cleanup.policy", "compact", ConfigSource.TOPIC),
+            ("max.message.bytes", "9", ConfigSource.TOPIC),
+            ("segment.bytes", "7", ConfigSource.DEFAULT),
+        )
+    }
+    changes = [ConfigChange("retention.ms", "6"), ConfigChange("cleanup.policy", operation=ConfigOperation.DELETE)]
+    assert changed(present, changes) == {"retention.ms": "6", "max.message.bytes": "9"}
