@@ -19,7 +19,7 @@ from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.client.producer.partition_queue import PartitionQueue
 from kafkalog.client.producer.sender.topic_metadata import Topics
 from kafkalog.client.producer.sender.transaction_registration import TransactionRegistration
-from kafkalog.protocol.errors import KafkaError
+from kafkalog.protocol.errors import ClusterAuthorizationFailedError, ErrorCode, KafkaError
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
@@ -107,6 +107,12 @@ class Sequences:
                 InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF),
                 deadline=self._topics.patience.deadline(limit),
             )
+            if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                # Kafka 2.8 began to give ids also to those who may write (KIP-679).
+                raise ClusterAuthorizationFailedError(
+                    "no producer id (enable.idempotence): the user needs IdempotentWrite on the cluster, or since "
+                    "Kafka 2.8 Write on any topic; or set enable.idempotence=false"
+                )
             if response.error_code:
                 raise about(response.error_code, "no producer id (enable.idempotence)")
         except (ClientError, KafkaError) as error:

@@ -117,6 +117,7 @@ def test_close_waits_for_callbacks_of_records_that_have_failed() -> None:
         assert has_closed.is_set()
         assert closed_before == [False, False]
         assert all(isinstance(future.exception(0), ClusterAuthorizationFailedError) for future in futures)
+        assert "IdempotentWrite on the cluster" in str(futures[0].exception(0))
 
 
 def test_a_topic_that_a_transaction_may_not_write_to() -> None:
