@@ -8,13 +8,13 @@ their consumers know older message formats only: records in later formats are co
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable
 
 from broker.api.context import Request
 from broker.api.fetch.fetch_in_turns import fetch_in_turns
 from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, ResponseTopics, read_in, refuse, replica_of
-from broker.api.fetch.fetch_session import TOPIC_ID_VERSION, FetchPartitionState
-from broker.replica.purgatory import DelayedOperation
+from broker.api.fetch.fetch_session import TOPIC_ID_VERSION
+from broker.api.fetch.fetch_waiting import WaitingFetch
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.fetch import FetchRequest
 
@@ -78,7 +78,7 @@ def _serve(reading: FetchReading) -> None:
         return
     operation = DelayedFetch(reading)
     request.connection.state = operation
-    request.broker.replicas.fetch_purgatory.watch(operation, operation.keys(), message.max_wait_ms / 1000)
+    request.broker.replicas.fetch_purgatory.watch(operation, operation.keys, message.max_wait_ms / 1000)
 
 
 def _respond(reading: FetchReading) -> None:
@@ -97,36 +97,17 @@ def _send(reading: FetchReading) -> None:
     reading.request.reply(reading.response(topics), 0)
 
 
-class DelayedFetch(DelayedOperation):
+class DelayedFetch(WaitingFetch):
     """A fetch that has found too little: it waits, and reads again."""
 
-    __slots__ = ("_added", "_reading", "_woken")
-
-    def __init__(self, reading: FetchReading) -> None:
-        super().__init__()
-        self._reading = reading
-        self._added = 0
-        self._woken: list[FetchPartitionState] = []
-        """Partitions of the session that rested when it was read."""
-
-    def keys(self) -> list[Hashable]:
-        return self._reading.keys()
-
-    def noticed(self, key: Hashable, amount: int) -> None:
-        self._added += amount
+    __slots__ = ()
 
     def try_complete(self) -> bool:
-        # Reading again is worth it only when enough was added; a removed partition adds nothing but must be reported.
         reading = self._reading
-        if woken := reading.take_woken():
-            self._woken += woken
-            self.watch_also((state.name, state.partition) for state in woken)
-        partitions = [*reading.context.partitions, *self._woken]
-        is_worth_it = reading.nbytes + self._added >= reading.min_bytes
-        if not is_worth_it and not self._has_lost(partitions) and not reading.is_behind(partitions):
+        if not self.is_due(reading.min_bytes - reading.nbytes):
             return False
         self._read_again()
-        self._added = 0
+        self.begin_again()
         if reading.failed or reading.has_enough or (reading.nbytes and reading.is_behind(reading.context.partitions)):
             _respond(reading)
             return True
@@ -141,12 +122,7 @@ class DelayedFetch(DelayedOperation):
 
     def _read_again(self) -> None:
         self._reading.begin_again()
-        self._woken = []
         self._reading.read(self._reading.context.partitions)
-
-    def _has_lost(self, partitions: list[FetchPartitionState]) -> bool:
-        replicas = self._reading.request.broker.replicas
-        return not all(replicas.is_online(state.name, state.partition) for state in partitions)
 
 
 HANDLERS = {FetchRequest: handle_fetch}

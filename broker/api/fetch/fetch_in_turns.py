@@ -12,7 +12,7 @@ request goes on with its own list of partitions, and a session that has ended me
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -20,8 +20,8 @@ from broker.api.context import Request
 from broker.api.errors import ClientGoneError
 from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, ResponseTopics, read_in, refuse
 from broker.api.fetch.fetch_session import TOPIC_ID_VERSION, FetchContext, FetchPartitionState
+from broker.api.fetch.fetch_waiting import WaitingFetch
 from broker.api.large import release
-from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.fetch import FetchRequest
 
@@ -162,7 +162,7 @@ class _FetchInTurns:
             return None
         watch = _Watch(reading)
         self._request.connection.state = watch
-        replicas.fetch_purgatory.watch(watch, reading.keys(), message.max_wait_ms / 1000)
+        replicas.fetch_purgatory.watch(watch, watch.keys, message.max_wait_ms / 1000)
         return watch
 
     # -- answering
@@ -212,61 +212,33 @@ class _Done:
         await self._waiter
 
 
-class _Watch(DelayedOperation):
+class _Watch(WaitingFetch):
     """Wakes a fetch when its partitions have changed so much that it should read again.
-
-    It examines only the partitions that have changed.
 
     Attributes:
         is_over: whether the wait is over.
     """
 
-    __slots__ = ("_added", "_done", "_is_urgent", "_reading", "_states", "_wanted", "is_over")
+    __slots__ = ("_done", "_wanted", "is_over")
 
     def __init__(self, reading: FetchReading) -> None:
-        super().__init__()
-        self._reading = reading
+        super().__init__(reading)
         self._done: Callable[[], None] | None = None
-        self._added = 0
         self._wanted = 0
-        self._is_urgent = False
-        self._states: dict[Hashable, FetchPartitionState] = {
-            (state.name, state.partition): state for state in reading.context.partitions
-        }
         self.is_over = False
 
     async def next(self, wanted: int) -> None:
         """Wait until so many bytes were added since the last wait, or the time is over."""
         done = _Done()
         self._wanted, self._done = wanted, done.set
-        if not self._is_due:
+        if not self.is_over and not self.is_due(wanted):
             await done.wait()
         self._done = None
-        self._added = 0
-        self._is_urgent = False
-
-    @property
-    def _is_due(self) -> bool:
-        return self.is_over or self._is_urgent or self._added >= self._wanted
-
-    def noticed(self, key: Hashable, amount: int) -> None:
-        self._added += amount
-        fresh: dict[Hashable, FetchPartitionState] = {
-            (state.name, state.partition): state for state in self._reading.take_woken()
-        }
-        if fresh:
-            self._states |= fresh
-            self.watch_also(fresh)
-        concerned = [self._states[key]] if key in self._states else fresh.values()
-        if not self._is_urgent:
-            is_online = self._reading.request.broker.replicas.is_online
-            self._is_urgent = any(
-                not is_online(state.name, state.partition) or self._reading.is_behind([state]) for state in concerned
-            )
+        self.begin_again()
 
     def try_complete(self) -> bool:
         """Wake the fetch, which ends this watch itself."""
-        if self._is_due:
+        if self.is_over or self.is_due(self._wanted):
             self._wake()
         return False
 
