@@ -2,7 +2,8 @@
 
 An operation watches partitions and has a deadline. Code that changes a partition calls `notify`. Its watchers are
 checked once, at the end of the loop's current round, so a burst of appends wakes a waiting fetch once. All deadlines
-share one heap and one timer of the loop; there is no timer and no thread for each operation.
+share one heap and one timer of the loop; there is no timer and no thread for each operation. Many operations that end
+at a time do so in several rounds of the loop.
 
 An operation that raises is removed and its client gets an error; the other operations are not affected.
 """
@@ -13,10 +14,14 @@ import asyncio
 import heapq
 import itertools
 import logging
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 from typing import Any
 
 logger = logging.getLogger(__name__)
+
+ROUND_SECONDS = 0.005
+"""The time in which operations are checked, or expire, before requests get their turn."""
 
 
 class DelayedOperation:
@@ -75,6 +80,10 @@ class Purgatory:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._dirty: dict[Hashable, int] = {}
+        self._concerned: OrderedDict[DelayedOperation, None] = OrderedDict()
+        """Operations to be checked, because of partitions that have changed."""
+        self._is_scheduled = False
+        """True while a check is due at the end of this round of the loop."""
         self._waiting = 0
 
     def __len__(self) -> int:
@@ -108,9 +117,8 @@ class Purgatory:
         """Note that the partition `key` changed; check its watchers at the end of this round of the loop."""
         if key not in self._watchers:
             return
-        if not self._dirty:
-            self._loop.call_soon(self._look)
         self._dirty[key] = self._dirty.get(key, 0) + amount
+        self._schedule()
 
     def remove(self, operation: DelayedOperation) -> None:
         """Forget `operation`; neither `try_complete` nor `expire` is called any more."""
@@ -127,10 +135,16 @@ class Purgatory:
                 if not watchers:
                     del self._watchers[key]
 
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._look)
+
     def _look(self) -> None:
+        self._is_scheduled = False
         dirty, self._dirty = self._dirty, {}
         # Check each operation once, however many of its partitions changed: a check may visit all its partitions.
-        concerned: dict[DelayedOperation, None] = {}
+        concerned = self._concerned
         failed: dict[DelayedOperation, Exception] = {}
         for key, amount in dirty.items():
             for operation in self._watchers.get(key, ()):
@@ -142,16 +156,24 @@ class Purgatory:
                     concerned[operation] = None
         for operation, raised in failed.items():
             self._fail(operation, raised)
-        for operation in concerned:
-            if operation.completed:
-                continue
-            try:
-                is_complete = operation.try_complete()
-            except Exception as error:
-                self._fail(operation, error)
-                continue
-            if is_complete:
-                self.remove(operation)
+        until = self._loop.time() + ROUND_SECONDS
+        while concerned:
+            operation, _ = concerned.popitem(last=False)
+            if not operation.completed:
+                self._check(operation)
+                if self._loop.time() > until:
+                    break
+        if concerned:
+            self._schedule()
+
+    def _check(self, operation: DelayedOperation) -> None:
+        try:
+            is_complete = operation.try_complete()
+        except Exception as error:
+            self._fail(operation, error)
+            return
+        if is_complete:
+            self.remove(operation)
 
     def _fail(self, operation: DelayedOperation, error: Exception) -> None:
         name = type(operation).__name__
@@ -188,4 +210,6 @@ class Purgatory:
                     operation.expire()
                 except Exception as error:
                     self._fail(operation, error)
+                if self._loop.time() > now + ROUND_SECONDS:
+                    break
         self._arm()

@@ -6,10 +6,11 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Hashable
+from itertools import pairwise
 
 import pytest
 
-from broker.replica.purgatory import DelayedOperation, Purgatory
+from broker.replica.purgatory import ROUND_SECONDS, DelayedOperation, Purgatory
 
 
 class Waits(DelayedOperation):
@@ -39,6 +40,63 @@ class Waits(DelayedOperation):
         self.ended.append(how)
         if not self.done.done():
             self.done.set_result(how)
+
+
+class Slow(Waits):
+    """One whose answer takes a while, by a clock that nothing else moves."""
+
+    def __init__(self, clock: list[float]) -> None:
+        super().__init__(1)
+        self.clock = clock
+
+    def _end(self, how: str) -> None:
+        self.clock[0] += 0.6 * ROUND_SECONDS
+        super()._end(how)
+
+
+@pytest.mark.parametrize("how", ["complete", "expired"])
+def test_operations_that_end_at_a_time_let_others_have_their_turn(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        clock = [loop.time()]
+        monkeypatch.setattr(loop, "time", lambda: clock[0])
+        purgatory = Purgatory(loop)
+        operations = [Slow(clock) for _ in range(6)]
+        for operation in operations:
+            purgatory.watch(operation, ["t"], 1)
+        rounds = [0]
+        if how == "complete":
+            purgatory.notify("t", 1)
+        else:
+            clock[0] += 1
+        while rounds[-1] < len(operations):
+            await asyncio.sleep(0)
+            rounds.append(sum(operation.ended == [how] for operation in operations))
+        assert max(after - before for before, after in pairwise(rounds)) == 2
+        assert len(purgatory) == 0
+
+    asyncio.run(main())
+
+
+def test_a_change_during_a_long_check_is_noticed() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        purgatory = Purgatory(loop)
+        first, second = Waits(1), Waits(1)
+
+        class Notifies(Waits):
+            def try_complete(self) -> bool:
+                purgatory.notify("second", 1)
+                return super().try_complete()
+
+        purgatory.watch(Notifies(1), ["first"], 60)
+        purgatory.watch(first, ["first"], 60)
+        purgatory.watch(second, ["second"], 60)
+        purgatory.notify("first", 1)
+        assert await asyncio.wait_for(second.done, 10) == "complete"
+        assert first.ended == ["complete"]
+
+    asyncio.run(main())
 
 
 def test_notices_add_up_and_a_burst_is_looked_at_once() -> None:
