@@ -74,7 +74,7 @@ class Turns:
 class Turn:
     """The turns of one request.
 
-    Full collections are put off from the end of its first turn on, until `close`.
+    Full collections are put off from the end of a turn on, until `close`.
 
     Attributes:
         ended: turns that have ended so far.
@@ -109,7 +109,7 @@ class Turn:
         self.begin()
 
     def close(self) -> None:
-        """Note that the request is served."""
+        """Note that the request is served, or waits for something other than its turn."""
         put_off, self._put_off = self._put_off, None
         if put_off is not None:
             put_off.__exit__(None, None, None)

@@ -18,8 +18,8 @@ from broker.api.fetch.fetch_waiting import WaitingFetch
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.fetch import FetchRequest
 
-MANY_BYTES = 32 << 10
-"""A request of this many bytes or more may name more partitions than fit into one turn."""
+MANY_BYTES = 8 << 10
+"""A request of this many bytes or more may name more partitions than fit into one turn, as many clients have one."""
 
 
 def handle_fetch(request: Request) -> Awaitable[None] | None:

@@ -70,6 +70,7 @@ class _FetchInTurns:
         try:
             await self._read(reading)
             while watch is not None and not await self._is_enough(reading) and not watch.is_over:
+                self._turn.close()
                 await watch.next(reading.min_bytes - reading.nbytes)
                 await self._request.broker.workers.run(release, reading.results)
                 self._go_on()
