@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import islice
 from typing import Any
 
-from broker.api.context import Request
+from broker.api.context import Broker, Request
 from broker.api.errors import error_code
 from broker.api.explanations import explanation
 from broker.api.unknown_cluster import knows_cluster
 from broker.controller.decisions.planning import MAX_PARTITIONS_PER_REQUEST, NewTopic, check_topic_name
 from broker.metadata.model import NO_LEADER, NO_TOPIC_ID, TopicState
+from broker.quota.entities import MAX_INT
 from kafkalog.protocol.errors import (
     ErrorCode,
     InvalidTopicError,
@@ -51,6 +52,8 @@ ALL_TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
 ALL_CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
 CREATION_S = 2.0
 """The seconds that metadata waits for ZooKeeper to take new topics: the client wants to know of the others, too."""
+AT_ONCE = 100
+"""The most partitions of a topic that are answered before the turn may end."""
 SORTED_AT_ONCE = 10_000
 """The most names of topics that are sorted at once."""
 LISTENER_SINCE = 6
@@ -94,16 +97,18 @@ async def handle_metadata(request: Request) -> None:
         if wanted and message.allow_auto_topic_creation and broker.config["auto.create.topics.enable"]:
             created = await _auto_create(request, wanted)
     if len(wanted) <= 1:
-        # The usual request takes one turn in any case.
-        response.topics = [_answered(request, asked, created) for asked in wanted]
+        # The usual request.
+        response.topics = [await _answered(request, asked, created) for asked in wanted]
     else:
         async for asked in request.each(wanted):
-            response.topics.append(_answered(request, asked, created))
+            response.topics.append(await _answered(request, asked, created))
     await request.answer(response)
 
 
-def _answered(request: Request, asked: MetadataRequestTopic, created: Mapping[str, ErrorCode]) -> MetadataResponseTopic:
-    topic = _topic(request, asked.name, asked.topic_id)
+async def _answered(
+    request: Request, asked: MetadataRequestTopic, created: Mapping[str, ErrorCode]
+) -> MetadataResponseTopic:
+    topic = await _topic(request, asked.name, asked.topic_id, range(MAX_INT))
     if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name is not None:
         topic.error_code = created.get(topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if request.message.include_topic_authorized_operations and topic.error_code == ErrorCode.NONE:
@@ -169,7 +174,8 @@ def _is_legal(name: str) -> bool:
     return True
 
 
-def _topic(request: Request, name: str | None, topic_id: uuid.UUID) -> MetadataResponseTopic:
+async def _topic(request: Request, name: str | None, topic_id: uuid.UUID, partitions: range) -> MetadataResponseTopic:
+    """Return a topic, and those of its partitions that are asked for."""
     broker = request.broker
     if name is None:
         name = broker.metadata.names_by_id().get(topic_id)
@@ -182,19 +188,25 @@ def _topic(request: Request, name: str | None, topic_id: uuid.UUID) -> MetadataR
         except KafkaError as error:
             return MetadataResponseTopic(error_code=error.code, name=name)
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+    wanted = range(len(state.partitions))[partitions.start : partitions.stop]
+    rows = _partitions(request, state, wanted)
     return MetadataResponseTopic(
         name=name,
         topic_id=state.topic_id,
         is_internal=name in INTERNAL_TOPICS,
-        partitions=_partitions(request, state),
+        partitions=list(rows) if len(wanted) <= AT_ONCE else [row async for row in request.each(rows)],
     )
 
 
-def _partitions(request: Request, state: TopicState) -> list[MetadataResponsePartition]:
+def _partitions(request: Request, state: TopicState, wanted: range) -> Iterator[MetadataResponsePartition]:
+    """Yield partitions of a topic, each as it is by then: there may be turns in between."""
     broker, listener = request.broker, request.connection.endpoint.name
-    result = []
     unreachable: dict[int, bool] = {NO_LEADER: False}
-    for index, partition in enumerate(state.partitions):
+    for index in wanted:
+        current = broker.metadata.topic(state.name)
+        if current is not None and current.topic_id == state.topic_id:
+            state = current
+        partition = state.partitions[index]
         # Kafka answers the same if no live replica can lead: no leader, and the last ISR.
         leader = broker.metadata.leader(state.name, index)
         error = ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE
@@ -205,18 +217,15 @@ def _partitions(request: Request, state: TopicState) -> list[MetadataResponsePar
             names_listener = request.message.__class__ is not MetadataRequest or request.version >= LISTENER_SINCE
             error = ErrorCode.LISTENER_NOT_FOUND if names_listener else ErrorCode.LEADER_NOT_AVAILABLE
             leader = NO_LEADER
-        result.append(
-            MetadataResponsePartition(
-                error_code=error,
-                partition_index=index,
-                leader_id=leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-                offline_replicas=broker.metadata.offline_replicas(state.name, index, partition),
-            )
+        yield MetadataResponsePartition(
+            error_code=error,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.isr),
+            offline_replicas=broker.metadata.offline_replicas(state.name, index, partition),
         )
-    return result
 
 
 async def handle_describe_cluster(request: Request) -> None:
@@ -268,9 +277,9 @@ async def handle_describe_topic_partitions(request: Request) -> None:
         if remaining == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        topic = _topic(request, name, NO_TOPIC_ID)
         begin = first_partition if name == first_topic else 0
-        partitions = topic.partitions[begin : begin + remaining]
+        topic = await _topic(request, name, NO_TOPIC_ID, range(begin, begin + remaining))
+        partitions = topic.partitions
         explained = asked.get(name, frozenset())
         remaining -= len(partitions)
         response.topics.append(
@@ -279,33 +288,34 @@ async def handle_describe_topic_partitions(request: Request) -> None:
                 name=name,
                 topic_id=topic.topic_id,
                 is_internal=topic.is_internal,
-                partitions=[
-                    DescribeTopicPartitionsResponsePartition(
-                        error_code=partition.error_code,
-                        partition_index=partition.partition_index,
-                        leader_id=partition.leader_id,
-                        leader_epoch=partition.leader_epoch,
-                        replica_nodes=partition.replica_nodes,
-                        isr_nodes=partition.isr_nodes,
-                        # The schema allows null, but the Java client does not accept it.
-                        eligible_leader_replicas=[],
-                        last_known_elr=[],
-                        offline_replicas=partition.offline_replicas,
-                        explanation=(
-                            explanation(broker, name, partition.partition_index)
-                            if partition.partition_index in explained
-                            else None
-                        ),
-                    )
-                    for partition in partitions
-                ],
+                partitions=[_described(broker, name, partition, explained) for partition in partitions],
                 topic_authorized_operations=ALL_TOPIC_OPERATIONS,
             )
         )
-        if begin + len(partitions) < len(topic.partitions):
+        state = broker.metadata.topic(name)
+        if state is not None and begin + len(partitions) < len(state.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=begin + len(partitions))
             break
     await request.answer(response, asked, *runs)
+
+
+def _described(
+    broker: Broker, topic: str, partition: MetadataResponsePartition, explained: Collection[int]
+) -> DescribeTopicPartitionsResponsePartition:
+    index = partition.partition_index
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=partition.error_code,
+        partition_index=index,
+        leader_id=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replica_nodes,
+        isr_nodes=partition.isr_nodes,
+        # The schema allows null, but the Java client does not accept it.
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=partition.offline_replicas,
+        explanation=explanation(broker, topic, index) if index in explained else None,
+    )
 
 
 def _pieces(names: Iterable[str]) -> Iterator[list[str]]:

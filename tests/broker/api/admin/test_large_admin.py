@@ -16,6 +16,7 @@ from kafkalog.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
+from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -34,6 +35,22 @@ def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving
     monkeypatch.setattr(large, "TURN_SECONDS", -1)
     with Stored(tmp_path, {}) as parts:
         yield Serving(parts, {**metadata.HANDLERS, **transactions.HANDLERS})
+
+
+def test_others_have_their_turn_between_the_partitions_of_a_topic(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "AT_ONCE", HERE - 1)
+
+    async def work() -> None:
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
+        found = (await serving.ask(asked, 9)).topics[0]
+        assert serving.turns >= HERE
+        assert [row.partition_index for row in found.partitions] == list(range(HERE))
+        monkeypatch.setattr(metadata, "AT_ONCE", HERE)
+        assert (await serving.ask(asked, 9)).topics[0] == found
+
+    serving.run(work())
 
 
 def test_others_have_their_turn_between_markers(serving: Serving) -> None:
