@@ -269,6 +269,13 @@ async def handle_describe_topic_partitions(request: Request) -> None:
     first_topic, first_partition = "", 0
     if message.cursor is not None:
         first_topic, first_partition = message.cursor.topic_name, message.cursor.partition_index
+        if first_partition < 0 or (asked and first_topic not in asked):
+            refused = [
+                DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
+                async for name in request.each(asked)
+            ]
+            await request.answer(DescribeTopicPartitionsResponse(topics=refused), asked, *runs)
+            return
     remaining = max(1, min(message.response_partition_limit, 2000))
     response = DescribeTopicPartitionsResponse()
     async for name in request.each(merge(*runs)):

@@ -21,7 +21,7 @@ from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from kafkalog.protocol.messages.describe_cluster import DescribeClusterRequest
 from kafkalog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkalog.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from kafkalog.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from kafkalog.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalog.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -149,6 +149,20 @@ def test_partitions_are_described_in_pages(wire: socket.socket) -> None:
         cursor = response.next_cursor
     assert seen == [(index, 0, [0]) for index in range(5)]
     assert cursor is None
+
+
+@pytest.mark.parametrize("cursor", [("{name}", -1), ("another", 0)])
+def test_a_page_begins_at_a_partition_of_a_topic_that_is_asked_for(
+    wire: socket.socket, cursor: tuple[str, int]
+) -> None:
+    """As in Kafka's `DescribeTopicPartitionsRequestHandler`."""
+    name = create(wire, num_partitions=2).name
+    begin = Cursor(topic_name=cursor[0].format(name=name), partition_index=cursor[1])
+    response = exchange(wire, DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name)], cursor=begin), 0)
+    assert [(topic.name, topic.error_code, topic.partitions) for topic in response.topics] == [
+        (name, ErrorCode.INVALID_REQUEST, [])
+    ]
+    assert response.next_cursor is None
 
 
 def test_metadata_by_id_and_of_all(wire: socket.socket, topic: str) -> None:
