@@ -213,12 +213,10 @@ class Consumer(Closing):
             UnreadableBatchError: The next bytes are not a record batch. The position stays before them.
             Exception: A deserializer has raised it (the position stays before the record), or a listener.
         """
-        with self._use():
-            limit = self.config.client.max_poll_records if max_records is None else max_records
-            if limit < 1:
-                raise ValueError(f"{limit} records: ask for one at least")
-            self._fetcher.columns = None
-            return self._loop.next(time.monotonic() + timeout, lambda: self._loop.take(limit))
+        limit = self.config.client.max_poll_records if max_records is None else max_records
+        if limit < 1:
+            raise ValueError(f"{limit} records: ask for one at least")
+        return self._loop.poll(self._use(), timeout, lambda: self._loop.take(limit))
 
     def consume(self, num_messages: int = 1, timeout: float = 1.0) -> list[ConsumerRecord]:
         """Return the records that come within `timeout` seconds, up to `num_messages`.
@@ -227,11 +225,18 @@ class Consumer(Closing):
         `max.poll.interval.ms`. Raises as `poll` does.
         """
         deadline = time.monotonic() + timeout
-        taken = self.poll(timeout, num_messages)
-        deadline = min(deadline, time.monotonic() + self.config.max_poll_interval / 3)
-        with self._use():
-            self._loop.take_more(taken, num_messages, deadline)
-        return taken
+        taken: list[ConsumerRecord] = []
+        try:
+            taken = self.poll(timeout, num_messages)
+            deadline = min(deadline, time.monotonic() + self.config.max_poll_interval / 3)
+            with self._use():
+                self._loop.take_more(taken, num_messages, deadline)
+            return taken
+        except BaseException:
+            # It is of a signal's handler where there are records, and keeps them from the caller.
+            if taken:
+                self._collector.go_back()
+            raise
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Yield records without end.
@@ -257,9 +262,7 @@ class Consumer(Closing):
         Batches of aborted transactions are among them, as are transaction markers and batches that begin before the
         position. Deserializers and interceptors are not applied.
         """
-        with self._use():
-            self._fetcher.columns = None
-            return self._loop.next(time.monotonic() + timeout, self._collector.take_fetched)
+        return self._loop.poll(self._use(), timeout, self._collector.take_fetched)
 
     def poll_arrow(self, timeout: float = 0.0, columns: Sequence[str] = ARROW_COLUMNS) -> pa.RecordBatch | None:
         """Poll as `poll` does, but return one Arrow record batch: records that one fetch returned of one partition.
@@ -273,11 +276,9 @@ class Consumer(Closing):
         """
         from kafkalog.records.arrow import arrow_schema
 
-        with self._use():
-            wanted = tuple(columns)
-            arrow_schema(wanted)
-            self._fetcher.columns = wanted
-            return self._loop.next(time.monotonic() + timeout, lambda: self._collector.take_arrow(wanted))
+        wanted = tuple(columns)
+        arrow_schema(wanted)
+        return self._loop.poll(self._use(), timeout, lambda: self._collector.take_arrow(wanted), wanted)
 
     def read_arrow(
         self, columns: Sequence[str] = ARROW_COLUMNS, *, timeout: float | None = None

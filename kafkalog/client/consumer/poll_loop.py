@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, MutableMapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from kafkalog.client.consumer.deserializers import Deserializers
@@ -49,11 +50,35 @@ class PollLoop:
         self._refused: tuple[TopicPartition, int, Exception] | None = None
         """The record before which the last call ended, and why it cannot be deserialized."""
 
-    def next(self, deadline: float, take: Callable[[], T]) -> T:
+    def poll(
+        self,
+        use: AbstractContextManager[None],
+        timeout: float,
+        take: Callable[[], T],
+        columns: tuple[str, ...] | None = None,
+    ) -> T:
+        """Return the first result of `take` within `use`, which keeps other threads out.
+
+        What was taken is taken again where an exception keeps it from the caller. It may be one of a signal's handler.
+        """
+        is_inside = False
+        try:
+            with use:
+                self._collector.begin()
+                is_inside = True
+                self._fetcher.columns = columns
+                return self._next(time.monotonic() + timeout, take)
+        except BaseException:
+            if is_inside:
+                self._collector.go_back()
+            raise
+
+    def _next(self, deadline: float, take: Callable[[], T]) -> T:
         """Return the first result of `take` that is not empty, or its result at the deadline."""
         if self._subscription.kind is SubscriptionType.NONE:
             raise RuntimeError("nothing to read: subscribe to topics, or assign partitions")
         while True:
+            self._collector.begin()
             self._step()
             found = take()
             if found is not None and (not isinstance(found, list) or found):
@@ -72,6 +97,7 @@ class PollLoop:
         records, error = self._take(limit)
         if error is not None:
             self._refused = None
+            self._collector.begin()
             raise error
         return records
 
@@ -110,27 +136,21 @@ class PollLoop:
         return None
 
     def take_more(self, taken: list[ConsumerRecord], limit: int, deadline: float) -> None:
-        """Wait for further records without doing other steps.
+        """Wait for further records without doing other steps, and add them to `taken`.
 
         A commit or a rebalance would count the records in `taken` as read, but the application does not have them
-        yet. If an exception of a signal's handler ends the wait, the positions go back to before `taken`. An error that
-        comes after records is left for the next call.
+        yet. An error that comes after records is left for the next call. An exception that this raises is one of a
+        signal's handler.
         """
-        after = dict(self._collector.after)
-        try:
-            while taken and len(taken) < limit and time.monotonic() < deadline:
-                self._monitor.wait(deadline, self._due)
-                if self._interrupted():
-                    break
-                more, error = self._take(limit - len(taken))
-                if error is not None:
-                    logger.debug("comes again with the next call: %s", error)
-                    break
-                taken += more
-                after |= self._collector.after
-        except BaseException:
-            self.go_back(taken, after)
-            raise
+        while taken and len(taken) < limit and time.monotonic() < deadline:
+            self._monitor.wait(deadline, self._due)
+            if self._interrupted():
+                break
+            more, error = self._take(limit - len(taken))
+            if error is not None:
+                logger.debug("comes again with the next call: %s", error)
+                break
+            taken += more
 
     def go_back(self, records: Sequence[ConsumerRecord], after: MutableMapping[TopicPartition, FetchPosition]) -> None:
         """Move positions back to these records.

@@ -57,7 +57,7 @@ class FetchCollector:
 
     Attributes:
         records: The number of records handed out.
-        after: The positions to which the last `take` moved.
+        after: The positions to which partitions were moved since `begin`.
     """
 
     def __init__(
@@ -67,7 +67,8 @@ class FetchCollector:
         self._make_room = make_room
         self.records = 0
         self.after: dict[TopicPartition, FetchPosition] = {}
-        self._visits: list[_Visit] = []
+        self._visits: dict[TopicPartition, _Visit] = {}
+        """The partitions that were looked into since `begin`, and where they were before."""
 
     def take(self, limit: int) -> tuple[list[ConsumerRecord], Exception | None]:
         """Take at most `limit` fetched records, one partition after the other.
@@ -77,7 +78,6 @@ class FetchCollector:
             raises is one of a signal's handler.
         """
         taken: list[ConsumerRecord] = []
-        self.after = {}
         failure: Exception | None = None
         try:
             for state in self._in_line():
@@ -94,10 +94,10 @@ class FetchCollector:
                     taken += more
                     with self._monitor.lock:
                         self._subscription.to_end_of_line(state.tp)
+            self.records += len(taken)
         except BaseException as interruption:
             self._go_back(interruption)
             raise
-        self.records += len(taken)
         # An error that comes after records is met again by the next call.
         return taken, None if taken else failure
 
@@ -121,22 +121,18 @@ class FetchCollector:
             self._go_back(interruption)
             raise
         if failure is not None:
+            self.begin()
             raise failure
         return None
 
-    def _in_line(self) -> Iterator[PartitionState]:
-        """Yield the partitions, and note where each is before something is taken from it."""
-        self._visits = []
-        for state in list(self._subscription.partitions.values()):
-            self._visits.append(_Visit(state, state.version, state.position))
-            yield state
+    def begin(self) -> None:
+        """Have `go_back` lead to here: what was taken before is the caller's."""
+        self._visits, self.after = {}, {}
 
-    def _go_back(self, error: BaseException) -> None:
-        """Move the partitions back to where they were, because the caller gets an error and not what was taken."""
-        if isinstance(error, Exception) and self._visits:
-            _located(error, self._visits[-1].state)
+    def go_back(self) -> None:
+        """Move the partitions back to where they were at `begin`, because the caller gets an exception."""
         with self._monitor.lock:
-            for state, version, position in self._visits:
+            for state, version, position in self._visits.values():
                 # A signal may have come while the partition changed its place.
                 self._subscription.partitions.setdefault(state.tp, state)
                 moved = self.after.get(state.tp)
@@ -145,6 +141,18 @@ class FetchCollector:
                     state.refetch()
             self.after = {}
         self._make_room()
+
+    def _in_line(self) -> Iterator[PartitionState]:
+        """Yield the partitions, and note where each is before something is taken from it."""
+        for state in list(self._subscription.partitions.values()):
+            self._visits.setdefault(state.tp, _Visit(state, state.version, state.position))
+            yield state
+
+    def _go_back(self, error: BaseException) -> None:
+        """Move the partitions back to where they were, because the caller gets an error and not what was taken."""
+        if isinstance(error, Exception) and self._visits:
+            _located(error, list(self._visits.values())[-1].state)
+        self.go_back()
 
     def _take_error(self, state: PartitionState, *, keep: bool = False) -> Exception | None:
         """Return a partition's error, if it has one; unless `keep`, forget it, so that the fetcher tries again.

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
+from types import FrameType
 from typing import Any
 
 import pytest
 
-from kafkalog.client.consumer import Consumer
+from kafkalog.client.consumer import Consumer, poll_loop, threads
+from kafkalog.client.consumer import consumer as consumer_module
+from kafkalog.client.consumer.fetcher import fetch_collector
 from kafkalog.client.consumer.subscription import SubscriptionState
 from kafkalog.client.fetch import decode
 from kafkalog.client.types import ConsumerRecord, TopicPartition
@@ -94,7 +100,10 @@ def test_records_come_again_if_a_signal_ends_their_deserialization() -> None:
 @contextmanager
 def two_partitions() -> Iterator[Consumer]:
     """Yield a consumer that has fetched the two records of each of two partitions."""
-    with two_leaders(ListOffsetsRequest) as (leader, _), Consumer({"bootstrap.servers": leader.broker.address}) as made:
+    with (
+        two_leaders(ListOffsetsRequest) as (leader, _),
+        Consumer({"bootstrap.servers": leader.broker.address, "fetch.max.wait.ms": 5, "retry.backoff.ms": 1}) as made,
+    ):
         with made._monitor.lock:
             made.assign(SILENT_LEADS)
             for tp in SILENT_LEADS:
@@ -163,6 +172,57 @@ def test_a_signal_while_more_is_taken_reaches_the_caller(
 def _one_at_a_time(consumer: Consumer) -> Callable[[], Any]:
     in_line = consumer._collector._in_line
     return lambda: islice(in_line(), 1)
+
+
+def begin_again(consumer: Consumer) -> None:
+    """Have all records of both partitions fetched, from offset 0."""
+    states = [consumer._subscription.state(tp) for tp in SILENT_LEADS]
+    for tp in SILENT_LEADS:
+        consumer.seek(tp, 0)
+    wait_until(lambda: all(state.ready() for state in states), "both partitions are fetched")
+
+
+SHAPES: dict[str, Callable[[Consumer], Any]] = {
+    "poll": lambda consumer: consumer.poll(),
+    "consume": lambda consumer: consumer.consume(4, DEADLINE_S),
+    "fetched": lambda consumer: consumer.poll_fetched(),
+    "arrow": lambda consumer: consumer.poll_arrow(),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_no_moment_of_a_signal_loses_records(shape: Callable[[Consumer], Any]) -> None:
+    """Signals are handled where functions begin, and where those of C return.
+
+    Each such moment is tried in the modules that take records, and in what manages contexts for them.
+    """
+    files = {module.__file__ for module in (consumer_module, poll_loop, fetch_collector, threads, contextlib)}
+    with two_partitions() as consumer:
+        shape(consumer)
+        for at in itertools.count():
+            begin_again(consumer)
+            moments = 0
+
+            def moment(frame: FrameType, event: str, argument: Any, at: int = at) -> None:
+                nonlocal moments
+                code = frame.f_code
+                # The end of a generator is no such moment.
+                if event in ("call", "c_return") and code.co_filename in files and code.co_name != "_in_line":
+                    moments += 1
+                    if moments == at + 1:
+                        raise KeyboardInterrupt
+
+            sys.setprofile(moment)
+            try:
+                shape(consumer)
+            except KeyboardInterrupt:
+                sys.setprofile(None)
+                assert [consumer.position(tp) for tp in SILENT_LEADS] == [0, 0], f"moment {at}"
+            else:
+                break
+            finally:
+                sys.setprofile(None)
+    assert moments > 20
 
 
 ASKS: dict[str, Callable[[Consumer], list[ConsumerRecord]]] = {
