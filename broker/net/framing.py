@@ -1,5 +1,7 @@
 """Request framing: a 4-byte big-endian size, then that many bytes. Pure: no sockets.
 
+A connection that has received nothing for a while has no buffer.
+
 A frame's claimed size is checked against the configured maximum at once, and memory is taken only as bytes arrive: a
 buffer first grows to 1 MiB, so a peer that claims 100 MiB and sends nothing costs 1 MiB. After that it doubles whenever
 it is full. A large buffer is an anonymous memory mapping, which the kernel can extend without copying. Copying 64 MiB
@@ -45,7 +47,7 @@ class FrameBuffer:
 
     def __init__(self, max_frame: int) -> None:
         self._max_frame = max_frame
-        self._buffer: bytearray | mmap.mmap = bytearray(BASE_CAPACITY)
+        self._buffer: bytearray | mmap.mmap = bytearray()
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
@@ -53,8 +55,13 @@ class FrameBuffer:
 
     @property
     def capacity(self) -> int:
-        """Bytes of memory held."""
+        """Bytes of memory held; none before the first byte and after `shrink`."""
         return len(self._buffer)
+
+    @property
+    def beyond_base(self) -> int:
+        """Bytes of memory held beyond the base."""
+        return max(0, len(self._buffer) - BASE_CAPACITY)
 
     @property
     def buffered(self) -> int:
@@ -79,10 +86,12 @@ class FrameBuffer:
 
     def wanted(self) -> int:
         """Return the bytes beyond the base that the buffer needs for the whole frame; at least what it has now."""
-        return max(self._needed, len(self._buffer)) - BASE_CAPACITY
+        return max(self._needed, len(self._buffer), BASE_CAPACITY) - BASE_CAPACITY
 
     def window(self) -> memoryview:
         """Return the view to receive the next bytes into; empty when the buffer is full of frames not yet taken."""
+        if not self._buffer:
+            self._replace(BASE_CAPACITY)
         start, end = self._start, self._end
         needed = self._needed
         if start == end:
@@ -150,12 +159,13 @@ class FrameBuffer:
         return True
 
     def shrink(self) -> int:
-        """Give back the memory beyond the base if nothing is buffered; return the number of bytes given back."""
-        if self._start != self._end or len(self._buffer) == BASE_CAPACITY:
+        """Give back the memory if nothing is buffered; return the number of bytes beyond the base."""
+        if self._start != self._end:
             return 0
-        freed = len(self._buffer) - BASE_CAPACITY
+        freed = self.beyond_base
+        self._buffer = bytearray()
+        self._view = memoryview(self._buffer)
         self._start = self._end = 0
-        self._replace(BASE_CAPACITY)
         return freed
 
     def fit(self) -> int:

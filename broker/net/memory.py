@@ -1,7 +1,7 @@
 """The bound on memory for requests over all connections (`queued.max.request.bytes`).
 
-A request counts for the memory that it needs beyond the `BASE_CAPACITY` (32 KiB) of buffer that every connection has.
-It counts in full as soon as its size is known, and until its handler has finished with its bytes. A request whose
+A request counts for the memory that it needs beyond the `BASE_CAPACITY` (32 KiB) of buffer that every connection may
+have. It counts in full as soon as its size is known, and until its handler has finished with its bytes. A request whose
 handler has read it and waits for something (a produce for its acknowledgement, a join for the other members) no longer
 counts. Decoded objects never count. Source: Kafka's `SimpleMemoryPool`, and `KafkaRequestHandler`, which releases a
 request's buffer when its handler returns.

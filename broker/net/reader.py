@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.net.framing import BASE_CAPACITY, FrameBuffer
+from broker.net.framing import FrameBuffer
 from broker.net.memory import RequestMemory
 from broker.net.throttle import Throttle
 from broker.net.transport.interface import Transport
@@ -124,7 +124,7 @@ class Reader:
         is_handed_over = self.frames.hand_over(size)
         if is_handed_over and not self._is_copied:
             # Without a bound only the buffer counts, which has begun anew.
-            self._share.keep(self.frames.capacity - BASE_CAPACITY)
+            self._share.keep(self.frames.beyond_base)
         return is_handed_over
 
     def keep_copy(self) -> None:
@@ -155,7 +155,7 @@ class Reader:
             self._give_back()
 
     def trim(self) -> None:
-        """Give back the buffer, except for its base, if no frame is in it."""
+        """Give back the buffer if no frame is in it."""
         if self.frames.shrink():
             self.release(is_answered=True, is_quiet=True)
 
@@ -165,7 +165,7 @@ class Reader:
             return
         frames.fit()
         if not self._is_copied:
-            self._share.keep(frames.capacity - BASE_CAPACITY)
+            self._share.keep(frames.beyond_base)
 
     # -- end of life
 

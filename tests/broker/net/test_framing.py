@@ -176,8 +176,26 @@ def test_memory_is_given_back() -> None:
     grown = buffer.capacity
     assert grown > BASE_CAPACITY
     assert buffer.shrink() == grown - BASE_CAPACITY
-    assert buffer.capacity == BASE_CAPACITY
+    assert buffer.capacity == 0
     assert feed(buffer, framed([b"after"]), [3]) == [b"after"]
+
+
+def test_a_buffer_without_bytes_takes_no_memory() -> None:
+    buffer = FrameBuffer(MAX)
+    assert buffer.capacity == 0
+    assert feed(buffer, framed([b"first"]), [3]) == [b"first"]
+    assert buffer.capacity == BASE_CAPACITY
+    assert buffer.shrink() == 0
+    assert buffer.capacity == 0
+    assert len(buffer.head) == 0
+    assert buffer.wanted() == 0
+    assert buffer.next_frame() is None
+    assert feed(buffer, framed([b"after"]), [2]) == [b"after"]
+    window = buffer.window()
+    window[:2] = b"\0\0"
+    buffer.received(2)
+    assert buffer.shrink() == 0
+    assert buffer.capacity == BASE_CAPACITY, "a part of a frame is kept"
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ class Peers:
     @property
     def held(self) -> int:
         """Bytes of all buffers beyond those that every connection has."""
-        return sum(each._reader.frames.capacity - BASE_CAPACITY for each in self.connections if not each.closed)
+        return sum(each._reader.frames.beyond_base for each in self.connections if not each.closed)
 
 
 @contextmanager
