@@ -66,18 +66,28 @@ class Producer:
     Args:
         config: Kafka's producer properties, or a ProducerConfig.
         counts_refusals: Whether `retries` counts connections that could not be made, too, as in Kafka 0.8.
+        repeats_corrupt: Whether a batch that a broker calls corrupt is sent again until the time is over, as Java's
+            producer sends it.
 
     Raises:
         ConfigError: A property cannot be used.
     """
 
-    def __init__(self, config: ProducerConfig | Mapping[str, Any], *, counts_refusals: bool = False) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig | Mapping[str, Any],
+        *,
+        counts_refusals: bool = False,
+        repeats_corrupt: bool = True,
+    ) -> None:
         if not isinstance(config, ProducerConfig):
             config = ProducerConfig.from_dict(config)
             warn_about(config.unknown)
         self.config = config
         self._cluster = Cluster(self.config.client)
-        self._sender = Sender(self.config, self._cluster, counts_refusals=counts_refusals)
+        self._sender = Sender(
+            self.config, self._cluster, counts_refusals=counts_refusals, repeats_corrupt=repeats_corrupt
+        )
         self._accumulator = self._sender.accumulator
         self._topics = self._sender.topics
         self._states = self._topics.states

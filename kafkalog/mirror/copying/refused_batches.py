@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
-from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.mirror.copying.batching.batches import MirroredBatch
 from kafkalog.mirror.copying.held import HeldPartitions
 from kafkalog.mirror.topics.selection import NameFilter
-from kafkalog.protocol.errors import CorruptMessageError, ErrorCode, KafkaError
+from kafkalog.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +53,7 @@ class RefusedBatch(NamedTuple):
     next_offset: int
     joined: bool
     """True if it has several batches of the source."""
-    error: Exception
+    error: KafkaError
 
 
 class Undone(NamedTuple):
@@ -65,11 +64,8 @@ class Undone(NamedTuple):
     """The positions at which partitions are to be read again."""
 
 
-def is_refusal(error: Exception | None) -> bool:
+def is_refusal(error: Exception | None) -> TypeGuard[KafkaError]:
     """Tell whether an error of a batch is the target's about this batch itself."""
-    if isinstance(error, ClientTimeoutError):
-        # A client tries this one again, for as long as it may.
-        return isinstance(error.__cause__, CorruptMessageError)
     # With a cause, it is the error of another batch of the transaction.
     return isinstance(error, KafkaError) and error.code in REFUSALS and error.__cause__ is None
 
@@ -106,8 +102,7 @@ class RefusedBatches(HeldPartitions):
             logger.info("%s: batches from offset %d on are sent one by one: %s", tp, batch.offset, batch.error)
             return False
         pause = self.hold(tp, batch.offset, now, stopped=False)
-        code = batch.error.code if isinstance(batch.error, KafkaError) else ErrorCode.CORRUPT_MESSAGE
-        what, name = _REMEDIES.get(code, _ANY_REMEDY)
+        what, name = _REMEDIES.get(batch.error.code, _ANY_REMEDY)
         is_copied = copied is not None and copied.allows(name.partition(" ")[0])
         where = f"{tp.topic} in the source, which is copied to {target}" if is_copied else f"{target} in the target"
         logger.warning(

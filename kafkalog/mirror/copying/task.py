@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from kafkalog.client.errors import ClientTimeoutError, KafkaError
+from kafkalog.client.errors import KafkaError
 from kafkalog.client.producer.batches.encoded_batch import EncodedFuture
 from kafkalog.client.producer.transactions.transaction_manager import TransactionAbortedError
 from kafkalog.client.transactions.errors import AbortableTransactionError, FatalTransactionError
@@ -180,7 +180,7 @@ class MirrorTask:
         self._begin()
         try:
             done = {tp: Committed(next_offset, self._runs(tp)) for tp, next_offset in self._next.items()}
-        except (KafkaError, ClientTimeoutError, AbortableTransactionError, TransactionAbortedError) as error:
+        except (KafkaError, AbortableTransactionError, TransactionAbortedError) as error:
             self._undo(error)
             return {}
         for tp, committed in done.items():
@@ -233,8 +233,7 @@ class MirrorTask:
         Raises:
             Exception: It has refused none, and the error is another one.
         """
-        is_late = isinstance(error, ClientTimeoutError) and not is_refusal(error)
-        if is_late or isinstance(error, FatalTransactionError):
+        if isinstance(error, FatalTransactionError):
             raise error
         # Then it is known of each batch what has become of it.
         self._producer.abort_transaction()
@@ -303,7 +302,7 @@ class MirrorTask:
         return tuple(runs)
 
 
-def _refused(batch: MirroredBatch, error: Exception) -> RefusedBatch:
+def _refused(batch: MirroredBatch, error: KafkaError) -> RefusedBatch:
     return RefusedBatch(batch.offsets[0][0], batch.next_offset, batch.joined, error)
 
 

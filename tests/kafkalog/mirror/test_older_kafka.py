@@ -11,11 +11,13 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import ConfigChange, ConfigResource
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.copying import held
 from peers.brokers import kafka
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, all_contents, committed, read_all
 from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, checkpoints, commit
 from tests.kafkalog.mirror.keeping.test_keeping import KEEP, same
 from tests.kafkalog.mirror.test_created_again import create_again
+from tests.kafkalog.mirror.test_refused_batches import OWN, positions, values_of, write_values
 from tests.kafkalog.mirror.writing import make, transactions, write
 from tests.support.older_kafka import older_kafka
 from tests.support.waiting import wait_until
@@ -124,3 +126,32 @@ def test_configurations_follow_to_an_older_target(clusters: Clusters, start_mirr
         wait_until(lambda: has("1000000"), "the topic is made")
         source.incremental_alter_configs({ours: [ConfigChange("retention.ms", "2000000")]})
         wait_until(lambda: has("2000000"), "the change is copied")
+
+
+def test_a_record_without_key_does_not_hold_other_partitions_up(
+    clusters: Clusters,
+    start_mirror: StartMirror,
+    alias: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kafka before 2.4 calls it corrupt, which is otherwise an error that passes."""
+    monkeypatch.setattr(held, "PAUSE_S", 0.5)
+    older, newer = clusters
+    topic = f"words-{alias}"
+    keyless, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    make(newer, topic, 2)
+    make(older, f"{alias}.{topic}", 2, cleanup_policy="compact")
+    for partition, key in ((0, None), (1, b"k")):
+        write_values(newer, topic, [b"v0"], partition=partition)
+        write_values(newer, topic, [b"v1"], key, partition)
+        write_values(newer, topic, [b"v2"], partition=partition)
+    mirror = start_mirror(topic, source=newer, target=older, tasks_max="1", replication_factor="1", **OWN)
+    told = f"{keyless} is held at offset 1 of the source, because the target refuses the record batch there"
+    wait_until(lambda: caplog.text.count(told) > 1, "it is tried again")
+    wait_until(lambda: positions(mirror) == {keyless: 1, other: 3}, "the other one is mirrored")
+    with Admin({"bootstrap.servers": newer}) as admin:
+        admin.delete_records({keyless: 2})
+    found = read_all(older, f"{alias}.{topic}", 5)
+    assert (values_of(found[0]), values_of(found[1])) == ([b"v0", b"v2"], [b"v0", b"v1", b"v2"])
+    assert (mirror.progress.restarts, mirror.stop()) == (0, None)

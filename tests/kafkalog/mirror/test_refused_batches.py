@@ -9,14 +9,13 @@ import pytest
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import ConfigChange, ConfigResource
-from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.mirror.copying import held
 from kafkalog.mirror.copying.refused_batches import RefusedBatch, RefusedBatches
 from kafkalog.mirror.keeping import topics
 from kafkalog.mirror.topics.selection import NameFilter
-from kafkalog.protocol.errors import InvalidRecordError, MessageTooLargeError
+from kafkalog.protocol.errors import CorruptMessageError, InvalidRecordError, KafkaError, MessageTooLargeError
 from tests.kafkalog.mirror.conftest import Clusters, Mirror, StartMirror, all_contents, read_all
 from tests.kafkalog.mirror.keeping.test_keeping import KEEP
 from tests.kafkalog.mirror.writing import make
@@ -242,12 +241,12 @@ def test_several_batches_are_sent_one_by_one_before_one_is_held() -> None:
             NameFilter.of(".*", "cleanup.*", "config.properties"),
             "If records lack keys, change cleanup.policy of topic old.words in the target, or delete",
         ),
-        (ClientTimeoutError("C"), None, "Change the configuration of topic old.words in the target, or delete"),
+        (CorruptMessageError("C"), None, "Change the configuration of topic old.words in the target, or delete"),
     ],
     ids=["the target's", "copied", "excluded", "corrupt"],
 )
 def test_the_remedy_is_where_the_configuration_comes_from(
-    caplog: pytest.LogCaptureFixture, error: Exception, copied: NameFilter | None, remedy: str
+    caplog: pytest.LogCaptureFixture, error: KafkaError, copied: NameFilter | None, remedy: str
 ) -> None:
     RefusedBatches().note(TopicPartition("words", 0), RefusedBatch(5, 6, False, error), "old.words", 0.0, copied)
     assert remedy in caplog.text

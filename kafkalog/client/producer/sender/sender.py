@@ -62,15 +62,19 @@ class Sender:
         config: The producer's configuration.
         cluster: The cluster.
         counts_refusals: Whether `retries` counts connections that could not be made, as in Kafka 0.8.
+        repeats_corrupt: Whether a batch that a broker calls corrupt is sent again.
 
     Attributes:
         registration: The sender's part in transactions; None for a producer without a `transactional.id`.
     """
 
-    def __init__(self, config: ProducerConfig, cluster: Cluster, *, counts_refusals: bool = False) -> None:
+    def __init__(
+        self, config: ProducerConfig, cluster: Cluster, *, counts_refusals: bool = False, repeats_corrupt: bool = True
+    ) -> None:
         self._config = config
         self._cluster = cluster
         self._counts_refusals = counts_refusals
+        self._final = () if repeats_corrupt else (ErrorCode.CORRUPT_MESSAGE,)
         self._backoff = Backoff.of(config.client)
         self._waker = Waker()
         self._selector = selectors.DefaultSelector()
@@ -354,7 +358,7 @@ class Sender:
                     return
                 queue.reset = True
             self._try_again(batch, error)
-        elif is_retriable(error):
+        elif is_retriable(error) and code not in self._final:
             self._try_again(batch, error, at_once=at_once)
         else:
             self._refuse(queue, batch, error)
@@ -389,10 +393,7 @@ class Sender:
         doomed = self.registration is not None and self.registration.transactions.doomed
         if late or batch.attempts > self._config.retries or doomed:
             self._break_sequence(queue, batch)
-            if late:
-                self._give_up([batch], error)
-            else:
-                self._finish([batch], error)
+            (self._give_up if late else self._finish)([batch], error)
             return
         batch.retry_at = now if at_once else now + self._backoff.pause(batch.attempts)
         batch.hurried = at_once
@@ -455,14 +456,12 @@ class Sender:
 
     def _give_up(self, batches: list[ProducerBatch], reason: Exception | None = None) -> None:
         for batch in batches:
-            cause = reason or self._queue(batch).last_error
-            why = cause or self.topics.last_error
+            why = reason or self._queue(batch).last_error or self.topics.last_error
             state = "sent but not acknowledged" if batch.attempts else "waiting to be sent"
             error = ClientTimeoutError(
                 f"{batch.count} records for {batch.name} {state} for {self._config.delivery_timeout * 1000:.0f} ms "
                 f"(delivery.timeout.ms){f': {why}' if why else ''}"
             )
-            error.__cause__ = cause
             self._finish([batch], error)
 
     def _finish(self, batches: list[ProducerBatch], error: Exception | None) -> None:

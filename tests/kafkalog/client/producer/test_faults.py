@@ -18,9 +18,10 @@ from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError
 from kafkalog.client.producer import DeliveryFuture, Producer, ProducerClosedError
 from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.protocol.errors import CorruptMessageError, ErrorCode
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kafkalog.protocol.messages.produce import ProduceRequest
+from kafkalog.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kafkalog.records.batch import decode_batch, iter_headers
 from peers.process import free_port
 from tests.support.kafkalog_broker import KafkalogBroker
@@ -261,6 +262,27 @@ def elsewhere() -> Iterator[tuple[ScriptedBroker, dict[str, int]]]:
         )
         with broker:
             yield broker, told
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+def test_a_batch_that_is_called_corrupt_is_sent_again_if_wanted(
+    elsewhere: tuple[ScriptedBroker, dict[str, int]], repeats: bool
+) -> None:
+    broker, told = elsewhere
+    told["port"] = broker.port
+
+    def corrupt_at_first(request: ProduceRequest) -> ProduceResponse:
+        answer = taken(request)
+        if broker.seen[ProduceRequest] == 1:
+            answer.responses[0].partition_responses[0].error_code = ErrorCode.CORRUPT_MESSAGE
+        return answer
+
+    broker.handlers[ProduceRequest] = corrupt_at_first
+    config = ProducerConfig.from_dict({"bootstrap.servers": broker.address, **QUICK})
+    with Producer(config, repeats_corrupt=repeats) as sending:
+        error = sending.send("t", b"v").exception(DEADLINE_S)
+    assert isinstance(error, CorruptMessageError) is not repeats
+    assert broker.seen[ProduceRequest] == (2 if repeats else 1)
 
 
 def test_refused_connections_are_no_attempts(elsewhere: tuple[ScriptedBroker, dict[str, int]]) -> None:
