@@ -215,7 +215,9 @@ class Worker(Closing, RebalanceListener):
                 others.add(each.partition.topic)
             else:
                 by_partition[each.partition].append(each)
-        size = sum(self._mirror_partition(tp, fetches) for tp, fetches in by_partition.items())
+        # A batch that is tried again comes last, in a transaction of its own: so it undoes nothing of others.
+        in_order = sorted(by_partition, key=self._left_out.batches.is_held)
+        size = sum(self._mirror_partition(tp, by_partition[tp]) for tp in in_order)
         if others:
             self._commit()
             raise CreatedAgainError(f"deleted and created again in the source: {', '.join(sorted(others))}")
@@ -227,8 +229,7 @@ class Worker(Closing, RebalanceListener):
         size = 0
         if isinstance(task, MirrorTask):
             task.begin(tp, fetches[0].offset)
-        first, last = fetches[0], fetches[-1]
-        position = first.offset
+        first, last, position = fetches[0], fetches[-1], fetches[0].offset
         found = [(each.fetched, each.offset) for each in fetches]
         made = WholeBatches(found, check_crcs=self._check_crcs, keep=self._stated.get(tp.topic, False))
         refused = self._left_out.batches
@@ -240,7 +241,6 @@ class Worker(Closing, RebalanceListener):
                 return size
             is_tried = batch is not None and refused.is_tried(tp, batch)
             if is_tried:
-                # In a transaction of its own it undoes nothing of others.
                 self._commit_tasks([task])
             if batch is not None:
                 size += len(batch.data)
