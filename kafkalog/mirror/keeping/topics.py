@@ -9,7 +9,7 @@ In a mixed cluster only brokers of kafkalog know that configuration, so one of t
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import UNREADABLE, ConfigAdmin, ConfigChange, ConfigOperation, ConfigResource
@@ -45,17 +45,18 @@ def adopt(
     admin = ConfigAdmin(target.cluster, node_id=node_id)
     configs = admin.describe_configs([ConfigResource.topic(name) for name in remote.values()])
     found: dict[str, bool] = {}
-    taken: list[str] = []
+    new: dict[str, str] = {}
     for topic, name in remote.items():
         if UNREADABLE in configs[ConfigResource.topic(name)]:
             # It is not known of whom it is a mirror.
             continue
         entry = configs[ConfigResource.topic(name)].get(MIRROR_SOURCE)
         if entry is not None and entry.value != settings.source:
-            if not _take(settings, target, admin, topic, entry.value or "", leaderless):
-                continue
-            taken.append(topic)
-        found[topic] = entry is not None
+            new[topic] = entry.value or ""
+        else:
+            found[topic] = entry is not None
+    taken = _take(settings, target, admin, new, leaderless) if new else []
+    found |= dict.fromkeys(taken, True)
     return found, taken
 
 
@@ -113,25 +114,37 @@ def _take(
     settings: MirrorSettings,
     target: Admin,
     admin: ConfigAdmin,
-    topic: str,
-    before: str,
+    before: Mapping[str, str],
     leaderless: LeaderlessPartitions,
-) -> bool:
-    """Let a topic of the target be a mirror of `topic`; return False where a partition does not tell if it is empty."""
-    name = settings.naming.remote(topic)
-    partitions = [TopicPartition(name, number) for number in target.describe_topics([name])[name].partitions]
-    of = {tp: TopicPartition(topic, tp.partition) for tp in partitions}
-    ends = leaderless.ask(target.cluster, dict.fromkeys(partitions, LATEST), of=of)
-    if any(end.offset for end in ends.values()):
-        now = f"the mirror of {before}" if before else "no mirror with the offsets of its source, or not any more"
-        raise KeepingError(
-            f"topic {name} of the target has records, and is {now} ({MIRROR_SOURCE}={before!r}). Delete it to mirror "
-            f"it anew; or set {MIRROR_SOURCE}={settings.source}, if it has the source's records with their offsets"
-        )
-    if len(ends) < len(partitions):
-        return False
-    admin.incremental_alter_configs({ConfigResource.topic(name): [ConfigChange(MIRROR_SOURCE, settings.source)]})
-    return True
+) -> list[str]:
+    """Let topics of the target be mirrors of those of the source, which `before` has with the mirrors that they were.
+
+    Returns the topics of which no partition keeps silent about whether it is empty.
+    """
+    remote = {topic: settings.naming.remote(topic) for topic in before}
+    described = target.describe_topics(list(remote.values()))
+    of = {
+        TopicPartition(name, number): TopicPartition(topic, number)
+        for topic, name in remote.items()
+        for number in described[name].partitions
+    }
+    # All at once: for a leader that does not answer, this waits.
+    ends = leaderless.ask(target.cluster, dict.fromkeys(of, LATEST), of=of)
+    for tp, end in ends.items():
+        if end.offset:
+            was = before[of[tp].topic]
+            now = f"the mirror of {was}" if was else "no mirror with the offsets of its source, or not any more"
+            raise KeepingError(
+                f"topic {tp.topic} of the target has records, and is {now} ({MIRROR_SOURCE}={was!r}). Delete it to "
+                f"mirror it anew; or set {MIRROR_SOURCE}={settings.source}, if it has the source's records with their "
+                "offsets"
+            )
+    silent = {tp.topic for tp in of if tp not in ends}
+    taken = {topic: name for topic, name in remote.items() if name not in silent}
+    change = [ConfigChange(MIRROR_SOURCE, settings.source)]
+    if taken:
+        admin.incremental_alter_configs({ConfigResource.topic(name): change for name in taken.values()})
+    return list(taken)
 
 
 def mirrors_of(admin: Admin | ConfigAdmin, topics: Collection[str], source: str) -> set[str]:

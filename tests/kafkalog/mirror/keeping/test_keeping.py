@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import ConfigChange, ConfigOperation, ConfigResource
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.offsets import EARLIEST, list_offsets
-from kafkalog.client.types import ConsumerRecord, TopicPartition
+from kafkalog.client.types import READ_UNCOMMITTED, ConsumerRecord, OffsetAndTimestamp, TopicPartition
+from kafkalog.mirror.copying.positions.leaderless import LeaderlessPartitions
 from kafkalog.mirror.internal_topics.stored import returning_topics
 from kafkalog.mirror.keeping.errors import KeepingError
+from kafkalog.mirror.keeping.topics import adopt
 from kafkalog.mirror.topics.follower import MIRROR_SOURCE
-from tests.kafkalog.mirror.conftest import IDENTITY, Clusters, Mirror, StartMirror, committed, contents, read_all
+from tests.kafkalog.mirror.conftest import (
+    IDENTITY,
+    Clusters,
+    Mirror,
+    StartMirror,
+    committed,
+    contents,
+    read_all,
+    settings_of,
+)
 from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, commit
 from tests.kafkalog.mirror.writing import make, transactions, write
 from tests.support.command import call
@@ -225,3 +239,31 @@ def test_processes_share_the_work(clusters: Clusters, start_mirror: StartMirror,
     mirrors[0].stop()
     write(clusters.source, topic, range(200, 300), None)
     same(clusters, topic, f"{alias}.{topic}", 300)
+
+
+def test_all_topics_are_asked_at_once_whether_they_are_empty(clusters: Clusters, alias: str) -> None:
+    """Each question waits for leaders that do not answer."""
+    names = [f"a-{alias}", f"b-{alias}", f"c-{alias}"]
+    for name in names:
+        make(clusters.target, f"{alias}.{name}", 2)
+    silent = TopicPartition(f"{alias}.{names[1]}", 1)
+    asked = []
+
+    class Asked(LeaderlessPartitions):
+        def ask(
+            self,
+            cluster: Cluster,
+            timestamps: Mapping[TopicPartition, int],
+            isolation_level: int = READ_UNCOMMITTED,
+            of: Mapping[TopicPartition, TopicPartition] | None = None,
+        ) -> dict[TopicPartition, OffsetAndTimestamp]:
+            asked.append(set(timestamps))
+            answering = {tp: at for tp, at in timestamps.items() if tp != silent}
+            return super().ask(cluster, answering, isolation_level, of)
+
+    with Admin(clusters.client("target")) as target:
+        found, taken = adopt(settings_of(clusters, alias, ".*", replication_offsets="keep"), target, names, Asked())
+    assert asked == [{TopicPartition(f"{alias}.{name}", number) for name in names for number in (0, 1)}]
+    assert (found, sorted(taken)) == ({names[0]: True, names[2]: True}, [names[0], names[2]])
+    now = [mirror_source(clusters.target, f"{alias}.{name}") for name in names]
+    assert now == [alias, "", alias]
