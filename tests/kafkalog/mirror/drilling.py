@@ -103,7 +103,8 @@ class Application:
         found: list[ConsumerRecord] = []
 
         def enough() -> bool:
-            found.extend(consumer.poll(0.2, count - len(found)))
+            if len(found) < count:
+                found.extend(consumer.poll(0.2, count - len(found)))
             return len(found) >= count
 
         wait_until(enough, f"{count} records for the group")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import io
 import json
 import struct
+import uuid
 
 import pytest
 
+from broker.coordinator.state_topic import partition_of
 from kafkalog.cli.shared.formatter import UnprintableError
 from kafkalog.cli.transfer.formatters import FORMATTERS, make_formatter
-from kafkalog.client.types import ConsumerRecord
+from kafkalog.client.admin import Admin
+from kafkalog.client.offsets import LATEST
+from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.protocol.codec import encode_message
 from kafkalog.protocol.coordinator_records import (
     GroupMetadataKey,
@@ -26,6 +30,7 @@ from kafkalog.protocol.schema import Message
 from tests.support.command import call, run
 from tests.support.kafkalog_broker import KafkalogBroker
 
+OFFSETS_TOPIC = "__consumer_offsets"
 TOOLS = "org.apache.kafka.tools.consumer."
 OFFSETS, GROUPS, TRANSACTIONS = (
     f"{TOOLS}{name}MessageFormatter" for name in ("Offsets", "GroupMetadata", "TransactionLog")
@@ -159,12 +164,18 @@ def test_every_name() -> None:
 
 def test_the_offsets_of_a_group(broker: KafkalogBroker) -> None:
     where = ("--bootstrap-server", broker.address)
-    call("topics", "create", *where, "--topic", "words", "--partitions", "1")
-    call("groups", "reset-offsets", *where, "--group", "g", "--topic", "words", "--to-offset", "0", "--execute")
+    topic = group = f"words-{uuid.uuid4().hex[:8]}"
+    call("topics", "create", *where, "--topic", topic, "--partitions", "1")
+    call("groups", "reset-offsets", *where, "--group", group, "--topic", topic, "--to-offset", "0", "--execute")
+    with Admin({"bootstrap.servers": broker.address}) as admin:
+        partitions = len(admin.describe_topics([OFFSETS_TOPIC])[OFFSETS_TOPIC].partitions)
+        of_group = TopicPartition(OFFSETS_TOPIC, partition_of(group, partitions))
+        # Other tests commit offsets to this broker, too.
+        end = admin.list_offsets({of_group: LATEST})[of_group].offset
     done = run(
-        "consume", *where, "--topic", "__consumer_offsets", "--from-beginning", "--max-messages", "1",
-        "--formatter", OFFSETS,
-    )  # fmt: skip
+        *("consume", *where, "--topic", OFFSETS_TOPIC, "--partition", str(of_group.partition)),
+        *("--offset", str(end - 1), "--max-messages", "1", "--formatter", OFFSETS),
+    )
     row = json.loads(done.stdout)
-    assert row["key"] == {"version": 1, "data": {"group": "g", "topic": "words", "partition": 0}}
+    assert row["key"] == {"version": 1, "data": {"group": group, "topic": topic, "partition": 0}}
     assert row["value"]["data"].items() >= {"offset": 0, "metadata": ""}.items()

@@ -259,7 +259,7 @@ def test_a_broker_from_before_kip_511_gets_version_0() -> None:
 
 def test_an_api_that_the_broker_lacks_is_named() -> None:
     with ScriptedBroker() as server, connect(server) as connection:
-        with pytest.raises(UnsupportedVersionError, match=r"DELETE_GROUPS.*no version"):
+        with pytest.raises(UnsupportedVersionError, match=r"DELETE_GROUPS; .* since 1\.1"):
             connection.request(DeleteGroupsRequest(groups_names=["g"]))
         with pytest.raises(UnsupportedVersionError, match="PRODUCE"):
             connection.send(ProduceRequest())
@@ -269,7 +269,11 @@ def test_an_api_that_the_broker_lacks_is_named() -> None:
 def test_a_broker_that_is_too_new_is_refused() -> None:
     future = ApiVersionsResponse(api_keys=[ApiVersion(api_key=2, min_version=50, max_version=60)])
     server = ScriptedBroker({ApiVersionsRequest: lambda request: future})
-    with server, connect(server) as connection, pytest.raises(UnsupportedVersionError, match="versions 50 to 60"):
+    with (
+        server,
+        connect(server) as connection,
+        pytest.raises(UnsupportedVersionError, match="from version 50 on"),
+    ):
         connection.version_of(ListOffsetsRequest)
 
 
