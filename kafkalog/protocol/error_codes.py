@@ -112,7 +112,7 @@ class ErrorCode(IntEnum):
     GROUP_SUBSCRIBED_TO_TOPIC = 86, False, "The group is subscribed to the topic."
     INVALID_RECORD = 87, False, "A record of the batch does not pass validation."
     UNSTABLE_OFFSET_COMMIT = 88, True, "The offset is part of a transaction that is not decided."
-    THROTTLING_QUOTA_EXCEEDED = 89, True, "The quota of operations is used up for now."
+    THROTTLING_QUOTA_EXCEEDED = 89, True, "The quota of operations is exceeded."
     PRODUCER_FENCED = 90, False, "A newer producer with the same transactional id has taken over."
     RESOURCE_NOT_FOUND = 91, False, "The resource does not exist."
     DUPLICATE_RESOURCE = 92, False, "The request names a resource twice."

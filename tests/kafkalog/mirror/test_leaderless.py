@@ -71,7 +71,7 @@ def test_the_others_are_mirrored(
     other, end = TopicPartition(topic, 0), (before + 10) // 2
     wait_until(lambda: [each.next_offset for each in mirror.progress.partitions().values()] == [end], "it is mirrored")
     assert mirror.progress.partitions().keys() == {other}
-    said = re.compile(f"{TopicPartition(topic, 1)} is left out for now: .*LEADER_NOT_AVAILABLE")
+    said = re.compile(f"{TopicPartition(topic, 1)} is left out until its leader answers: .*LEADER_NOT_AVAILABLE")
     wait_until(lambda: said.search(caplog.text) is not None, "it is said")
     assert mirror.progress.restarts == 0
     without_leader.clear()

@@ -90,4 +90,4 @@ class LeaderlessPartitions:
                 if not (isinstance(answer, Exception) and is_retriable(answer)):
                     raise MirrorableAgainError(f"the leader of {tp} answers again")
         for tp, question in sorted(self._left_out.items()):
-            logger.warning("%s is left out for now: %s", tp, question.error)
+            logger.warning("%s is left out until its leader answers: %s", tp, question.error)
