@@ -42,9 +42,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add `acls` and its actions."""
     commands = add_command(subparsers, "acls", "list, add and remove access control lists", EXAMPLES)
     listing = _add(commands, "list", "list the ACLs of resources; without any, all ACLs")
-    listing.add_argument(
-        "--principal", action="append", default=[], metavar="TYPE:NAME", help="only its ACLs; may be repeated"
-    )
+    options.add_repeated(listing, "--principal", "TYPE:NAME", "only its ACLs; may be repeated")
     listing.add_argument("--json", action="store_true", help="one object a line for each ACL")
     listing.set_defaults(run=run_list)
     adding = _add(commands, "add", "allow and deny principals operations with resources")

@@ -46,9 +46,7 @@ def add_resources(parser: argparse.ArgumentParser) -> None:
         ("delegation-token", "a delegation token"),
         ("user-principal", "a user, for operations with that user's tokens"),
     ):
-        parser.add_argument(
-            f"--{option}", action="append", default=[], metavar="NAME", help=f"{what}; * for all; may be repeated"
-        )
+        add_repeated(parser, f"--{option}", "NAME", f"{what}; * for all; may be repeated")
     parser.add_argument("--cluster", action="store_true", help="the cluster")
     parser.add_argument(
         "--resource-pattern-type",
@@ -63,30 +61,18 @@ def add_resources(parser: argparse.ArgumentParser) -> None:
 def add_entries(parser: argparse.ArgumentParser) -> None:
     """Add the options that say who may do what."""
     for verb, noun in (("allow", "allowed"), ("deny", "denied")):
-        parser.add_argument(
-            f"--{verb}-principal",
-            action="append",
-            default=[],
-            metavar="TYPE:NAME",
-            help=f"who is {noun} the operations, such as User:ann; User:* for everyone; may be repeated",
-        )
-        parser.add_argument(
-            f"--{verb}-host",
-            action="append",
-            default=[],
-            metavar="ADDRESS",
-            help=f"the address from which they are {noun} (default: any)",
-        )
-    parser.add_argument(
-        "--operation",
-        action="append",
-        default=[],
-        metavar="OPERATION",
-        help="such as Read; may be repeated (default: All)",
-    )
+        who = f"who is {noun} the operations, such as User:ann; User:* for everyone; may be repeated"
+        add_repeated(parser, f"--{verb}-principal", "TYPE:NAME", who)
+        add_repeated(parser, f"--{verb}-host", "ADDRESS", f"the address from which they are {noun} (default: any)")
+    add_repeated(parser, "--operation", "OPERATION", "such as Read; may be repeated (default: All)")
     parser.add_argument("--producer", action="store_true", help="what a producer needs for --topic")
     parser.add_argument("--idempotent", action="store_true", help="with --producer: also what idempotence needs")
     parser.add_argument("--consumer", action="store_true", help="what a consumer needs for --topic and --group")
+
+
+def add_repeated(parser: argparse.ArgumentParser, option: str, metavar: str, purpose: str) -> None:
+    """Add an option that may be given several times; its value is a list."""
+    parser.add_argument(option, action="append", default=[], metavar=metavar, help=purpose)
 
 
 def principal(text: str) -> str:
