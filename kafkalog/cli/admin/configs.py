@@ -132,7 +132,7 @@ def _add(
 def run_describe(arguments: argparse.Namespace) -> int:
     """Print the configurations of the named entities; without a name, those of all entities of the type.
 
-    An entity that fails is told of, and the others are printed all the same.
+    If an entity cannot be read, print its error, go on with the others, and return 1.
     """
     from kafkalog.client.admin import Admin, ConfigResource
     from kafkalog.client.admin.configs import RESOURCES_AT_ONCE
@@ -140,7 +140,7 @@ def run_describe(arguments: argparse.Namespace) -> int:
     config = admin_config(arguments)
     entities = _entities(arguments)
     kind, name = entities[0]
-    # A broker that does not answer does not delay what others before it have answered.
+    # Each broker is asked on its own. If one does not answer, those before it have been printed by then.
     step = 1 if kind in OF_BROKERS else RESOURCES_AT_ONCE
     if kind in quotas.TYPES:
         quotas.describe(config, entities, as_json=arguments.json)
