@@ -33,7 +33,8 @@ _STABLE = 7
 """The version of OffsetFetch that is spoken: the first one that waits for transactions, and the last one for a single
 group."""
 _INIT_SINCE = 3
-"""The version of InitProducerId that came with `_STABLE` in Kafka 2.5, so that older brokers are told at once."""
+"""The least version of InitProducerId. Kafka 2.5 added it together with `_STABLE`, so with older brokers the first
+request fails."""
 
 
 class Ledger:
