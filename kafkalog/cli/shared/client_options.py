@@ -214,7 +214,7 @@ def complain(message: object) -> None:
 
 
 def complain_of(error: Exception) -> None:
-    """Print what went wrong with a cluster, and for an unknown topic, the command that shows those there are."""
+    """Print an error of a cluster. For an unknown topic, also name the command that shows the known ones."""
     from kafkalog.protocol.errors import KafkaError, UnknownTopicOrPartitionError
 
     if isinstance(error, UnknownTopicOrPartitionError):
