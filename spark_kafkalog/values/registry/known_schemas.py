@@ -2,8 +2,8 @@
 
 A producer chooses the ids in its records. Hence both have bounds, and an id that is missing is not asked for with each
 record. It is asked for again after some seconds, because it may be registered by then. There is no bound for the
-number of different ids to ask for: beyond it, records of schemas that exist would be corrupt because of others. Several
-requests are under way at a time, so that many ids do not hold up a task for as long.
+number of different ids to ask for: beyond it, records of schemas that exist would be corrupt because of others. Up to
+`REQUESTS` requests run at a time, so that many new ids delay a task less.
 """
 
 from __future__ import annotations
