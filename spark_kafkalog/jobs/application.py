@@ -38,7 +38,8 @@ _PYTHON_ERROR = re.compile(
 )
 """An error line in a traceback, except the UnboundLocalError that PySpark's clean-up of a failed source adds.
 
-The sink fails in the pickling of its writer, before any task, and PySpark puts that before the message.
+If the sink fails while its writer is pickled, PySpark puts `Could not serialize object` before the message. This prefix
+is left out.
 """
 
 _LIMIT = "kafka.max.request.size"
