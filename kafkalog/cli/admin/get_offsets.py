@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.shared.client_options import (
@@ -63,13 +64,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _time(text: str) -> int:
     if text in TIMES:
         return TIMES[text]
-    try:
-        time = int(text)
-    except ValueError:
-        time = min(TIMES.values()) - 1
-    if not min(TIMES.values()) <= time < 1 << 63:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: expected ms since 1970, or one of {', '.join(TIMES)}")
-    return time
+    with suppress(ValueError):
+        if min(TIMES.values()) <= (time := int(text)) < 1 << 63:
+            return time
+    raise argparse.ArgumentTypeError(f"{text!r} is no time: expected ms since 1970, or one of {', '.join(TIMES)}")
 
 
 @reporting
