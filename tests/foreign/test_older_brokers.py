@@ -42,10 +42,8 @@ def admin(address: str) -> Iterator[Admin]:
         yield admin
 
 
-def write(address: str, topic: str, count: int, **config: str) -> None:
-    with Producer(
-        {"bootstrap.servers": address, **{key.replace("_", "."): text for key, text in config.items()}}
-    ) as to:
+def write(address: str, topic: str, count: int) -> None:
+    with Producer({"bootstrap.servers": address}) as to:
         futures = [to.send(topic, b"%d" % number, headers=[("h", b"1")]) for number in range(count)]
         to.flush()
     assert all(future.result().offset >= 0 for future in futures)
