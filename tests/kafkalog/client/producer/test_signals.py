@@ -94,6 +94,14 @@ SENDS: dict[str, Send] = {
 }
 
 
+def interrupt(send: Send, site: Site, made: ProducerBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send into `made`, which takes the place of a new batch and raises KeyboardInterrupt."""
+    with monkeypatch.context() as patched:
+        patched.setattr("kafkalog.client.producer.accumulator.ProducerBatch", lambda *arguments: made)
+        with pytest.raises(KeyboardInterrupt):
+            send(site)
+
+
 @pytest.mark.parametrize("before", [0, 2])
 @pytest.mark.parametrize("part", ["values", "timestamps", "keys", "headers"])
 @pytest.mark.parametrize("send", SENDS.values(), ids=SENDS)
@@ -113,10 +121,7 @@ def test_a_record_whose_call_is_interrupted_is_not_there(
         return batch
 
     made = interrupting(site.queue)
-    with monkeypatch.context() as patched:
-        patched.setattr("kafkalog.client.producer.accumulator.ProducerBatch", lambda *arguments: made)
-        with pytest.raises(KeyboardInterrupt):
-            send(site)
+    interrupt(send, site, made, monkeypatch)
     site.send(b"after", key)
     assert site.delivered() == [*(b"%d" % number for number in range(before)), b"after"]
     assert site.accumulator.used == 0
@@ -127,10 +132,7 @@ def test_no_empty_batch_stays_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site()
     made = ProducerBatch("t", 0)
     made.values = InterruptingList()
-    with monkeypatch.context() as patched:
-        patched.setattr("kafkalog.client.producer.accumulator.ProducerBatch", lambda *arguments: made)
-        with pytest.raises(KeyboardInterrupt):
-            site.send(b"interrupted")
+    interrupt(SENDS["plain"], site, made, monkeypatch)
     assert site.accumulator.wait_until_empty(0)
     assert site.delivered() == []
 
