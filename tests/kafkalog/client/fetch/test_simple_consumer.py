@@ -315,8 +315,8 @@ def test_a_corrupt_batch_is_told_after_what_is_good() -> None:
 
 
 @contextmanager
-def fetched(chunks: Mapping[int, bytes]) -> Iterator[SimpleConsumer]:
-    """Yield a consumer that has fetched these bytes of each partition, from offset 0."""
+def at_the_beginning(chunks: Mapping[int, bytes]) -> Iterator[SimpleConsumer]:
+    """Yield a consumer at offset 0 of each partition, where its fetches will get these bytes."""
 
     def fetch(request: FetchRequest) -> FetchResponse:
         return response(*((each.partition, 0, chunks[each.partition]) for each in request.topics[0].partitions))
@@ -325,13 +325,25 @@ def fetched(chunks: Mapping[int, bytes]) -> Iterator[SimpleConsumer]:
         server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {("t", each): 1 for each in chunks})
         with SimpleConsumer(config_for(server)) as consumer:
             consumer.assign([TopicPartition("t", each) for each in chunks])
-            fetch_from_0(consumer)
+            go_to_0(consumer)
             yield consumer
 
 
-def fetch_from_0(consumer: SimpleConsumer) -> None:
+@contextmanager
+def fetched(chunks: Mapping[int, bytes]) -> Iterator[SimpleConsumer]:
+    """Yield a consumer that has fetched these bytes of each partition, from offset 0."""
+    with at_the_beginning(chunks) as consumer:
+        fetch_from_0(consumer)
+        yield consumer
+
+
+def go_to_0(consumer: SimpleConsumer) -> None:
     for tp in consumer.assignment():
         consumer.seek(tp, 0)
+
+
+def fetch_from_0(consumer: SimpleConsumer) -> None:
+    go_to_0(consumer)
     end = time.monotonic() + DEADLINE_S
     while not all(each.buffered for each in consumer._partitions.values()):
         assert time.monotonic() < end
@@ -354,21 +366,13 @@ def test_records_come_again_if_a_signal_keeps_them_from_the_caller(
             raise error("of a signal's handler")
         return called(*arguments, **options)
 
-    def fetch(request: FetchRequest) -> FetchResponse:
-        return response(*((each.partition, 0, chunk) for each in request.topics[0].partitions))
-
-    with ScriptedBroker({FetchRequest: fetch}) as server:
-        server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {("t", 0): 1, ("t", 1): 1})
-        with SimpleConsumer(config_for(server)) as consumer:
-            consumer.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
-            for tp in consumer.assignment():
-                consumer.seek(tp, 0)
-            with monkeypatch.context() as patched:
-                patched.setattr(owner, calls[owner], interrupted)
-                with pytest.raises(error, match="of a signal's handler"):
-                    drain(consumer, 4)
-            assert [consumer.position(tp) for tp in consumer.assignment()] == [0, 0]
-            assert values(drain(consumer, 4)) == {0: [b"a", b"b"], 1: [b"a", b"b"]}
+    with at_the_beginning({0: chunk, 1: chunk}) as consumer:
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, calls[owner], interrupted)
+            with pytest.raises(error, match="of a signal's handler"):
+                drain(consumer, 4)
+        assert [consumer.position(tp) for tp in consumer.assignment()] == [0, 0]
+        assert values(drain(consumer, 4)) == {0: [b"a", b"b"], 1: [b"a", b"b"]}
 
 
 def test_no_moment_of_a_signal_loses_records() -> None:
