@@ -88,12 +88,10 @@ class LostPositions:
     def unreadable(self, asked: AskedPartition, error: CorruptMessageError) -> None:
         """Handle that a broker cannot read the batch at the offset that it was asked for."""
         state = asked.state
-        if asked.of_follower or state.completed_fetches:
-            # The leader's copy may be whole. Fetched records are handed out first.
-            self._look_later(state)
-            return
-        state.error = UnreadableBatchError(state.tp, asked.position.offset, error)
-        state.error.__cause__ = error
+        # The leader's copy may be whole. Fetched records are handed out first.
+        if not asked.of_follower and not state.completed_fetches:
+            state.error = UnreadableBatchError(state.tp, asked.position.offset, error)
+            state.error.__cause__ = error
         self._look_later(state)
 
     def _look_later(self, state: PartitionState) -> None:
