@@ -81,6 +81,14 @@ class Mirror:
     def running(self) -> bool:
         return self._thread.is_alive()
 
+    @property
+    def positions(self) -> dict[TopicPartition, int | None]:
+        return {tp: each.next_offset for tp, each in self.progress.partitions().items()}
+
+    @property
+    def held(self) -> set[TopicPartition]:
+        return {tp for tp, each in self.progress.partitions().items() if each.held}
+
     def stop(self) -> Exception | None:
         """Stop; return the error that ended it, if one did."""
         self._stop.set()

@@ -67,16 +67,14 @@ def test_the_others_are_mirrored(
         wait_until(lambda: caplog.text.count(f"{broken} is held at offset 3 of the source") > 1, "it is tried again")
         write(clusters.source, topic, range(5, 10))
         wait_until(
-            lambda: (
-                {tp: each.next_offset for tp, each in mirror.progress.partitions().items()} == {whole: 10, broken: 3}
-            ),
+            lambda: mirror.positions == {whole: 10, broken: 3},
             "the other one is mirrored, and what is before the damage",
         )
-        assert {tp: each.held for tp, each in mirror.progress.partitions().items()} == {whole: False, broken: True}
+        assert mirror.held == {broken}
         assert mirror.progress.restarts == 0
     found = read_all(clusters.target, remote, 17)
     assert [record.value for record in found[1]] == [b"v%d" % number for number in range(7)]
-    wait_until(lambda: not mirror.progress.partitions()[broken].held, "it is read again")
+    wait_until(lambda: not mirror.held, "it is read again")
     assert (mirror.progress.restarts, mirror.stop()) == (0, None)
 
 
@@ -99,7 +97,7 @@ def test_a_mirror_that_begins_at_the_damage_goes_on_behind_it_once_it_is_deleted
             admin.delete_records({tp: 2})
         found = read_all(clusters.target, f"{alias}.{tp.topic}", 2)
         assert [record.value for record in found[0]] == [b"v2", b"v3"]
-        assert not mirror.progress.partitions()[tp].held
+        assert not mirror.held
         assert mirror.stop() is None
 
 

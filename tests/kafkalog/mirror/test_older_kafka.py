@@ -17,7 +17,7 @@ from tests.kafkalog.mirror.conftest import Clusters, StartMirror, all_contents, 
 from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, checkpoints, commit
 from tests.kafkalog.mirror.keeping.test_keeping import KEEP, same
 from tests.kafkalog.mirror.test_created_again import create_again
-from tests.kafkalog.mirror.test_refused_batches import OWN, positions, values_of, write_values
+from tests.kafkalog.mirror.test_refused_batches import OWN, values_of, write_values
 from tests.kafkalog.mirror.writing import make, transactions, write
 from tests.support.older_kafka import older_kafka
 from tests.support.waiting import wait_until
@@ -149,7 +149,7 @@ def test_a_record_without_key_does_not_hold_other_partitions_up(
     mirror = start_mirror(topic, source=newer, target=older, tasks_max="1", replication_factor="1", **OWN)
     told = f"{keyless} is held at offset 1 of the source, because the target refuses the record batch there"
     wait_until(lambda: caplog.text.count(told) > 1, "it is tried again")
-    wait_until(lambda: positions(mirror) == {keyless: 1, other: 3}, "the other one is mirrored")
+    wait_until(lambda: mirror.positions == {keyless: 1, other: 3}, "the other one is mirrored")
     with Admin({"bootstrap.servers": newer}) as admin:
         admin.delete_records({keyless: 2})
     found = read_all(older, f"{alias}.{topic}", 5)

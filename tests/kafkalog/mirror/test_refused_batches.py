@@ -57,10 +57,6 @@ def values_of(records: list[ConsumerRecord]) -> list[bytes | None]:
     return [record.value for record in records]
 
 
-def positions(mirror: Mirror) -> dict[TopicPartition, int | None]:
-    return {tp: each.next_offset for tp, each in mirror.progress.partitions().items()}
-
-
 @pytest.mark.parametrize("tasks", ["1", "8"])
 @pytest.mark.parametrize("more", [{}, KEEP, NUMBERED], ids=["translate", "keep", "numbered"])
 def test_a_batch_that_is_too_large_waits_for_the_limit_to_be_raised(
@@ -84,8 +80,8 @@ def test_a_batch_that_is_too_large_waits_for_the_limit_to_be_raised(
     told = f"{large} is held at offset 4 of the source, because the target refuses the record batch there"
     wait_until(lambda: caplog.text.count(told) > 2, "it is tried again")
     write_values(clusters.source, small.topic, after)
-    wait_until(lambda: positions(mirror) == {large: 4, small: 7}, "the other one is mirrored, and what is before")
-    assert {tp: each.held for tp, each in mirror.progress.partitions().items()} == {large: True, small: False}
+    wait_until(lambda: mirror.positions == {large: 4, small: 7}, "the other one is mirrored, and what is before")
+    assert mirror.held == {large}
     assert "MESSAGE_TOO_LARGE" in caplog.text
     assert f"Set a larger max.message.bytes of topic {alias}.{large.topic} in the target" in caplog.text
     assert mirror.progress.restarts == 0
@@ -98,7 +94,7 @@ def test_a_batch_that_is_too_large_waits_for_the_limit_to_be_raised(
     configure(clusters.target, f"{alias}.{large.topic}", "max.message.bytes", "100000")
     assert values_of(read_all(clusters.target, f"{alias}.{large.topic}", 8)[0]) == [*before, LARGE, *after]
     assert values_of(read_all(clusters.target, f"{alias}.{small.topic}", 7)[0]) == before + after
-    wait_until(lambda: not mirror.progress.partitions()[large].held, "it is held no more")
+    wait_until(lambda: not mirror.held, "it is held no more")
     assert (mirror.progress.restarts, mirror.stop()) == (0, None)
 
 
@@ -125,7 +121,7 @@ def test_a_record_without_key_waits_until_the_topic_is_not_compacted(
     mirror = start(start_mirror, monkeypatch, topic, more, tasks_max="1")
     told = f"{keyless} is held at offset 3 of the source"
     wait_until(lambda: told in caplog.text, "it is held")
-    wait_until(lambda: positions(mirror) == {keyless: 3, other: 9}, "the other one is mirrored, and what is before")
+    wait_until(lambda: mirror.positions == {keyless: 3, other: 9}, "the other one is mirrored, and what is before")
     assert "INVALID_RECORD" in caplog.text
     configure(clusters.target, remote, "cleanup.policy", "delete")
     found = read_all(clusters.target, remote, 18)
@@ -146,11 +142,11 @@ def test_a_refused_batch_is_passed_once_it_is_deleted_in_the_source(
     make(clusters.target, f"{alias}.{tp.topic}", max_message_bytes=LIMIT)
     write_values(clusters.source, tp.topic, [LARGE, b"v1"])
     mirror = start(start_mirror, monkeypatch, tp.topic, more)
-    wait_until(lambda: tp in mirror.progress.partitions() and mirror.progress.partitions()[tp].held, "it is held")
+    wait_until(lambda: mirror.held == {tp}, "it is held")
     with Admin(clusters.client("source")) as admin:
         admin.delete_records({tp: 1})
     assert values_of(read_all(clusters.target, f"{alias}.{tp.topic}", 1)[0]) == [b"v1"]
-    wait_until(lambda: not mirror.progress.partitions()[tp].held, "it is held no more")
+    wait_until(lambda: not mirror.held, "it is held no more")
     assert mirror.stop() is None
 
 
@@ -175,8 +171,8 @@ def test_a_worker_after_it_holds_what_the_one_before_has_held(
         admin.create_partitions({tp.topic: 2})
     wait_until(lambda: len(mirror.progress.partitions()) == 2, "there is another assignment")
     write_values(clusters.source, tp.topic, [b"w0"], partition=1)
-    wait_until(lambda: positions(mirror) == {tp: 1, TopicPartition(tp.topic, 1): 1}, "the other one is mirrored")
-    wait_until(lambda: mirror.progress.partitions()[tp].held, "it is held again")
+    wait_until(lambda: mirror.positions == {tp: 1, TopicPartition(tp.topic, 1): 1}, "the other one is mirrored")
+    wait_until(lambda: mirror.held == {tp}, "it is held again")
     assert caplog.text.count("is held at") == count
     assert mirror.stop() is None
 
@@ -202,7 +198,7 @@ def test_each_record_comes_once_and_in_order_while_batches_are_refused(
             producer.send(topic, value, b"k%d" % number, partition=random.randrange(4))
             if random.random() < 0.05:
                 producer.flush()
-    wait_until(lambda: any(each.held for each in mirror.progress.partitions().values()), "one is held")
+    wait_until(lambda: bool(mirror.held), "one is held")
     configure(clusters.target, remote, "max.message.bytes", "100000")
     found = read_all(clusters.target, remote, 400)
     assert all_contents(found) == all_contents(read_all(clusters.source, topic, 400))
