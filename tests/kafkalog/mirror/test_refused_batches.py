@@ -41,16 +41,19 @@ def configure(address: str, topic: str, name: str, value: str) -> None:
         admin.incremental_alter_configs({ConfigResource.topic(topic): [ConfigChange(name, value)]})
 
 
-def start(
-    start_mirror: StartMirror, monkeypatch: pytest.MonkeyPatch, topic: str, more: dict[str, str], **extra: str
-) -> Mirror:
-    """Start a mirror that tries refused batches again soon."""
-    monkeypatch.setattr(held, "PAUSE_S", 0.2)
-    monkeypatch.setattr(held, "LONGEST_PAUSE_S", 0.4)
-    if "numbered" in more:
-        monkeypatch.setattr(topics, "node_that_takes_offsets", lambda _: None)
-    properties = {name: value for name, value in more.items() if name != "numbered"}
-    return start_mirror(topic, **OWN, **properties, **extra)
+@pytest.fixture
+def start(start_mirror: StartMirror, monkeypatch: pytest.MonkeyPatch) -> StartMirror:
+    """Return what starts mirrors that try refused batches again soon."""
+
+    def start(topic: str, more: dict[str, str], **extra: str) -> Mirror:
+        monkeypatch.setattr(held, "PAUSE_S", 0.2)
+        monkeypatch.setattr(held, "LONGEST_PAUSE_S", 0.4)
+        if "numbered" in more:
+            monkeypatch.setattr(topics, "node_that_takes_offsets", lambda _: None)
+        properties = {name: value for name, value in more.items() if name != "numbered"}
+        return start_mirror(topic, **OWN, **properties, **extra)
+
+    return start
 
 
 def values_of(records: list[ConsumerRecord]) -> list[bytes | None]:
@@ -61,10 +64,9 @@ def values_of(records: list[ConsumerRecord]) -> list[bytes | None]:
 @pytest.mark.parametrize("more", [{}, KEEP, NUMBERED], ids=["translate", "keep", "numbered"])
 def test_a_batch_that_is_too_large_waits_for_the_limit_to_be_raised(
     clusters: Clusters,
-    start_mirror: StartMirror,
+    start: StartMirror,
     alias: str,
     caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
     more: dict[str, str],
     tasks: str,
 ) -> None:
@@ -76,7 +78,7 @@ def test_a_batch_that_is_too_large_waits_for_the_limit_to_be_raised(
     before, after = [b"v%d" % number for number in range(4)], [b"v%d" % number for number in range(4, 7)]
     write_values(clusters.source, large.topic, [*before, LARGE, *after])
     write_values(clusters.source, small.topic, before)
-    mirror = start(start_mirror, monkeypatch, ",".join(names), more, tasks_max=tasks)
+    mirror = start(",".join(names), more, tasks_max=tasks)
     told = f"{large} is held at offset 4 of the source, because the target refuses the record batch there"
     wait_until(lambda: caplog.text.count(told) > 2, "it is tried again")
     write_values(clusters.source, small.topic, after)
@@ -89,7 +91,7 @@ def test_a_batch_that_is_too_large_waits_for_the_limit_to_be_raised(
     # Another process finds it as this one did.
     assert mirror.stop() is None
     caplog.clear()
-    mirror = start(start_mirror, monkeypatch, ",".join(names), more, tasks_max=tasks)
+    mirror = start(",".join(names), more, tasks_max=tasks)
     wait_until(lambda: told in caplog.text, "it is held again")
     configure(clusters.target, f"{alias}.{large.topic}", "max.message.bytes", "100000")
     assert values_of(read_all(clusters.target, f"{alias}.{large.topic}", 8)[0]) == [*before, LARGE, *after]
@@ -101,10 +103,9 @@ def test_a_batch_that_is_too_large_waits_for_the_limit_to_be_raised(
 @pytest.mark.parametrize("more", [{}, NUMBERED], ids=["translate", "numbered"])
 def test_a_record_without_key_waits_until_the_topic_is_not_compacted(
     clusters: Clusters,
-    start_mirror: StartMirror,
+    start: StartMirror,
     alias: str,
     caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
     more: dict[str, str],
 ) -> None:
     caplog.set_level(logging.INFO, logger="kafkalog.mirror")
@@ -118,7 +119,7 @@ def test_a_record_without_key_waits_until_the_topic_is_not_compacted(
     write_values(clusters.source, topic, values[3:4], key=None)
     write_values(clusters.source, topic, values[4:])
     write_values(clusters.source, topic, values, partition=1)
-    mirror = start(start_mirror, monkeypatch, topic, more, tasks_max="1")
+    mirror = start(topic, more, tasks_max="1")
     told = f"{keyless} is held at offset 3 of the source"
     wait_until(lambda: told in caplog.text, "it is held")
     wait_until(lambda: mirror.positions == {keyless: 3, other: 9}, "the other one is mirrored, and what is before")
@@ -132,16 +133,15 @@ def test_a_record_without_key_waits_until_the_topic_is_not_compacted(
 @pytest.mark.parametrize("more", [{}, KEEP], ids=["translate", "keep"])
 def test_a_refused_batch_is_passed_once_it_is_deleted_in_the_source(
     clusters: Clusters,
-    start_mirror: StartMirror,
+    start: StartMirror,
     alias: str,
-    monkeypatch: pytest.MonkeyPatch,
     more: dict[str, str],
 ) -> None:
     tp = TopicPartition(f"words-{alias}", 0)
     make(clusters.source, tp.topic)
     make(clusters.target, f"{alias}.{tp.topic}", max_message_bytes=LIMIT)
     write_values(clusters.source, tp.topic, [LARGE, b"v1"])
-    mirror = start(start_mirror, monkeypatch, tp.topic, more)
+    mirror = start(tp.topic, more)
     wait_until(lambda: mirror.held == {tp}, "it is held")
     with Admin(clusters.client("source")) as admin:
         admin.delete_records({tp: 1})
@@ -152,7 +152,7 @@ def test_a_refused_batch_is_passed_once_it_is_deleted_in_the_source(
 
 def test_a_worker_after_it_holds_what_the_one_before_has_held(
     clusters: Clusters,
-    start_mirror: StartMirror,
+    start: StartMirror,
     alias: str,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
@@ -161,7 +161,7 @@ def test_a_worker_after_it_holds_what_the_one_before_has_held(
     make(clusters.source, tp.topic)
     make(clusters.target, f"{alias}.{tp.topic}", max_message_bytes=LIMIT)
     write_values(clusters.source, tp.topic, [b"v0", LARGE, b"v2"])
-    mirror = start(start_mirror, monkeypatch, tp.topic, {})
+    mirror = start(tp.topic, {})
     monkeypatch.setattr(held, "PAUSE_S", 1000.0)
     monkeypatch.setattr(held, "LONGEST_PAUSE_S", 1000.0)
     wait_until(lambda: "tried again in 1000 s" in caplog.text, "it is held for long")
@@ -181,9 +181,8 @@ def test_a_worker_after_it_holds_what_the_one_before_has_held(
 @pytest.mark.parametrize("more", [{}, KEEP], ids=["translate", "keep"])
 def test_each_record_comes_once_and_in_order_while_batches_are_refused(
     clusters: Clusters,
-    start_mirror: StartMirror,
+    start: StartMirror,
     alias: str,
-    monkeypatch: pytest.MonkeyPatch,
     more: dict[str, str],
     seed: int,
 ) -> None:
@@ -191,7 +190,7 @@ def test_each_record_comes_once_and_in_order_while_batches_are_refused(
     remote = f"{alias}.{topic}"
     make(clusters.source, topic, 4)
     make(clusters.target, remote, 4, max_message_bytes=LIMIT)
-    mirror = start(start_mirror, monkeypatch, topic, more, tasks_max="2")
+    mirror = start(topic, more, tasks_max="2")
     with Producer({**clusters.client("source"), "linger.ms": "5"}) as producer:
         for number in range(400):
             value = LARGE if random.random() < 0.02 else b"v%d" % number
