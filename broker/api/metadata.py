@@ -15,7 +15,6 @@ from broker.api.explanations import explanation
 from broker.api.unknown_cluster import knows_cluster
 from broker.controller.decisions.planning import MAX_PARTITIONS_PER_REQUEST, NewTopic, check_topic_name
 from broker.metadata.model import NO_LEADER, NO_TOPIC_ID, TopicState
-from broker.quota.entities import MAX_INT
 from kafkalog.protocol.errors import (
     ErrorCode,
     InvalidTopicError,
@@ -54,6 +53,8 @@ CREATION_S = 2.0
 """The seconds that metadata waits for ZooKeeper to take new topics: the client wants to know of the others, too."""
 AT_ONCE = 100
 """The most partitions of a topic that are answered before the turn may end."""
+ALL = slice(None)
+"""All partitions of a topic."""
 SORTED_AT_ONCE = 10_000
 """The most names of topics that are sorted at once."""
 LISTENER_SINCE = 6
@@ -108,7 +109,7 @@ async def handle_metadata(request: Request) -> None:
 async def _answered(
     request: Request, asked: MetadataRequestTopic, created: Mapping[str, ErrorCode]
 ) -> MetadataResponseTopic:
-    topic = await _topic(request, asked.name, asked.topic_id, range(MAX_INT))
+    topic = await _topic(request, asked.name, asked.topic_id, ALL)
     if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name is not None:
         topic.error_code = created.get(topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if request.message.include_topic_authorized_operations and topic.error_code == ErrorCode.NONE:
@@ -174,7 +175,7 @@ def _is_legal(name: str) -> bool:
     return True
 
 
-async def _topic(request: Request, name: str | None, topic_id: uuid.UUID, partitions: range) -> MetadataResponseTopic:
+async def _topic(request: Request, name: str | None, topic_id: uuid.UUID, partitions: slice) -> MetadataResponseTopic:
     """Return a topic, and those of its partitions that are asked for."""
     broker = request.broker
     if name is None:
@@ -188,7 +189,7 @@ async def _topic(request: Request, name: str | None, topic_id: uuid.UUID, partit
         except KafkaError as error:
             return MetadataResponseTopic(error_code=error.code, name=name)
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
-    wanted = range(len(state.partitions))[partitions.start : partitions.stop]
+    wanted = range(len(state.partitions))[partitions]
     rows = _partitions(request, state, wanted)
     return MetadataResponseTopic(
         name=name,
@@ -285,7 +286,7 @@ async def handle_describe_topic_partitions(request: Request) -> None:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         begin = first_partition if name == first_topic else 0
-        topic = await _topic(request, name, NO_TOPIC_ID, range(begin, begin + remaining))
+        topic = await _topic(request, name, NO_TOPIC_ID, slice(begin, begin + remaining))
         partitions = topic.partitions
         explained = asked.get(name, frozenset())
         remaining -= len(partitions)
