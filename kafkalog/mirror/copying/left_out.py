@@ -113,5 +113,5 @@ class LeftOut:
         if self.refused is not None:
             self.refused.check(now)
         due = [*self.damaged.due(now), *self.batches.due(now)]
-        if due := [tp for tp in due if tp not in self._held | self._out and tp in self._consumer.assignment()]:
-            self._consumer.resume(*due)
+        if again := self.read.intersection(due):
+            self._consumer.resume(*again)
