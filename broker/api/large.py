@@ -92,9 +92,8 @@ class Turn:
 
     @property
     def is_over(self) -> bool:
-        elapsed = self._seconds() - self._began
-        is_first = elapsed > FIRST_SECONDS and not self.ended
-        return elapsed > TURN_SECONDS or (is_first and self._turns.are_waited_for)
+        is_short = not self.ended and self._turns.are_waited_for
+        return self._seconds() - self._began > (FIRST_SECONDS if is_short else TURN_SECONDS)
 
     def begin(self) -> None:
         """Begin a turn, after the handler has waited for something other than its turn."""
