@@ -30,7 +30,7 @@ def consumer(properties: Mapping[str, Any]) -> Consumer:
 def producer(properties: Mapping[str, str]) -> Producer:
     """Return a producer; it has transactions if the properties have a `transactional.id`.
 
-    A batch that the target calls corrupt keeps no others waiting, as one that it refuses otherwise.
+    A batch that the target calls corrupt is not sent again: it counts as refused, and must not keep others waiting.
     """
     return Producer(ProducerConfig.from_dict(properties), repeats_corrupt=False)
 

@@ -31,14 +31,14 @@ class WaitingFetch(DelayedOperation):
         self._added = 0
         """The bytes added since the partitions were read."""
         self._is_urgent = False
-        """A partition was lost, or has begun a new segment: no appends make up for either."""
+        """True if a partition was lost, or is read in an older segment: reading again does not wait for bytes."""
 
     def is_due(self, wanted: int) -> bool:
         """Return whether reading again is worth it for a fetch that lacks `wanted` bytes."""
         return self._is_urgent or self._added >= wanted
 
     def begin_again(self) -> None:
-        """Note that the partitions are about to be read, or were."""
+        """Forget what was noticed, because the partitions are read again."""
         self._added = 0
         self._is_urgent = False
 

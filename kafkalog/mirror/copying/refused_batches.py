@@ -94,7 +94,7 @@ class RefusedBatches(HeldPartitions):
     ) -> bool:
         """Hold a partition at a batch that the topic `target` refuses; name it, and the remedy, in the log.
 
-        Returns False where the batch is of several ones, which are sent one by one instead. `copied` allows the
+        Returns False if the batch has several of the source, which are sent one by one instead. `copied` allows the
         configurations that the mirror copies from the source.
         """
         if batch.joined:

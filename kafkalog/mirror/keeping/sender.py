@@ -48,10 +48,8 @@ _MOVED = frozenset(
         ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
     }
 )
-
-
 _REFUSALS = REFUSALS - {ErrorCode.POLICY_VIOLATION}
-"""Unlike these, that one says that the topic is no mirror any more."""
+"""The errors of one batch. A policy violation is none: it says that the topic is not a mirror any more."""
 
 
 class KeptBatch(NamedTuple):

@@ -31,8 +31,9 @@ def adopt(
     """Tell of each topic of the source whether the target takes its offsets as they are stated; let it do so.
 
     Returns:
-        Whether it does, for each topic whose configuration in the target can be read, and of whose partitions those
-        that must be empty tell so; and the topics that do so only now, which the caller may `give_back`.
+        Whether it does, by topic; and the topics that do so only now, which the caller may `give_back`. A topic is
+        missing if its configuration in the target cannot be read, or if it has to be empty and a partition does not
+        tell whether it is.
 
     Raises:
         KeepingError: The topic in the target has other records.
@@ -117,9 +118,16 @@ def _take(
     before: Mapping[str, str],
     leaderless: LeaderlessPartitions,
 ) -> list[str]:
-    """Let topics of the target be mirrors of those of the source, which `before` has with the mirrors that they were.
+    """Let empty topics of the target become mirrors; return those that did.
 
-    Returns the topics of which no partition keeps silent about whether it is empty.
+    A topic is left out if one of its partitions does not tell whether it is empty.
+
+    Args:
+        before: The topics of the source, each with what its topic in the target has in `kafkalog.mirror.source`.
+
+    Raises:
+        KeepingError: A topic of the target has records.
+        KafkaError, ClientError: The target cannot be asked.
     """
     remote = {topic: settings.naming.remote(topic) for topic in before}
     described = target.describe_topics(list(remote.values()))
