@@ -16,7 +16,7 @@ from spark_kafkalog.options.parsing import OptionsError
 
 if TYPE_CHECKING:
     # A late import there, so that planners without tokens start faster.
-    from kafkalog.client.admin.delegation_tokens import DelegationToken
+    from kafkalog.client.admin.security.delegation_tokens import DelegationToken
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from kafkalog.client.admin.delegation_tokens import DelegationToken, DelegationTokenAdmin
+from kafkalog.client.admin.security.delegation_tokens import DelegationToken, DelegationTokenAdmin
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import AuthenticationError, ClientError, ConfigError, ConnectionFailedError, is_retriable
 from kafkalog.protocol.errors import KafkaError

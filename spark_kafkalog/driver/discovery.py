@@ -28,7 +28,7 @@ from spark_kafkalog.options.subscription import Assign, SubscribePattern, covers
 from spark_kafkalog.plan.byte_sizes import ASSUMED_DENSITY
 
 if TYPE_CHECKING:
-    from kafkalog.client.admin.delegation_tokens import DelegationToken
+    from kafkalog.client.admin.security.delegation_tokens import DelegationToken
     from kafkalog.client.fetch.fetch_request import FetchedRecords
     from kafkalog.protocol.messages.fetch import PartitionData
 

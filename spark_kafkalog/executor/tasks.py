@@ -18,7 +18,7 @@ from spark_kafkalog.plan.splitting import Measure, split
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafkalog.client.admin.delegation_tokens import DelegationToken
+    from kafkalog.client.admin.security.delegation_tokens import DelegationToken
 
 
 @dataclass

@@ -35,7 +35,7 @@ from spark_kafkalog.options.subscription import Strategy, parse_strategy
 from spark_kafkalog.values.option_names import NAMES as _VALUE_OPTIONS
 
 if TYPE_CHECKING:
-    from kafkalog.client.admin.delegation_tokens import DelegationToken
+    from kafkalog.client.admin.security.delegation_tokens import DelegationToken
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.client.admin import Admin, NewTopic
-from kafkalog.client.admin.replicas import ReplicaAdmin, ReplicaOnBroker
+from kafkalog.client.admin.replicas.replica_admin import ReplicaAdmin, ReplicaOnBroker
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.types import TopicPartition
 from tests.crash.test_kill_broker import read_all

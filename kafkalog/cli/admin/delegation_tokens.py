@@ -21,7 +21,7 @@ from kafkalog.cli.shared.client_options import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.client.admin.delegation_tokens import DelegationToken, DelegationTokenAdmin, Principal
+    from kafkalog.client.admin.security.delegation_tokens import DelegationToken, DelegationTokenAdmin, Principal
 
 EXAMPLES = """\
 examples:
@@ -88,13 +88,13 @@ def _add_hmac(parser: argparse.ArgumentParser) -> None:
 
 
 def _admin(arguments: argparse.Namespace) -> DelegationTokenAdmin:
-    from kafkalog.client.admin.delegation_tokens import DelegationTokenAdmin
+    from kafkalog.client.admin.security.delegation_tokens import DelegationTokenAdmin
 
     return DelegationTokenAdmin(admin_config(arguments))
 
 
 def _principals(option: str, texts: Sequence[str]) -> list[Principal]:
-    from kafkalog.client.admin.delegation_tokens import Principal
+    from kafkalog.client.admin.security.delegation_tokens import Principal
 
     try:
         return [Principal.parse(text) for text in texts]

@@ -49,7 +49,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(arguments: argparse.Namespace) -> int:
     """Elect leaders, and print what was done for which partitions."""
     from kafkalog.client.admin import Admin
-    from kafkalog.client.admin.replicas import ElectionType
+    from kafkalog.client.admin.replicas.replica_admin import ElectionType
     from kafkalog.protocol.errors import ElectionNotNeededError
 
     kind = ElectionType[arguments.election_type.upper()]

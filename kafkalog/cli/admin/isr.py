@@ -14,7 +14,7 @@ from kafkalog.cli.shared.actions import add_command
 from kafkalog.cli.shared.client_options import UsageError, add_action, admin_config, print_json, reporting
 
 if TYPE_CHECKING:
-    from kafkalog.client.admin.explanations import ExplainedPartition, FollowerPosition
+    from kafkalog.client.admin.replicas.explanations import ExplainedPartition, FollowerPosition
     from kafkalog.client.types import TopicPartition
 
 EXAMPLES = """\

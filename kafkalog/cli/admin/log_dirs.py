@@ -17,7 +17,7 @@ from kafkalog.cli.shared.client_options import (
 from kafkalog.cli.shared.ids import parse_ids
 
 if TYPE_CHECKING:
-    from kafkalog.client.admin.replicas import LogDirInfo
+    from kafkalog.client.admin.replicas.replica_admin import LogDirInfo
     from kafkalog.protocol.errors import KafkaError
 
 EXAMPLES = """\

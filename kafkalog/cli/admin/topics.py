@@ -24,7 +24,7 @@ from kafkalog.cli.shared.ids import parse_ids
 
 if TYPE_CHECKING:
     from kafkalog.client.admin import Admin, ConfigEntry
-    from kafkalog.client.admin.replicas import Reassignment
+    from kafkalog.client.admin.replicas.replica_admin import Reassignment
     from kafkalog.client.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 
     _Moves: TypeAlias = Mapping[int, Reassignment]

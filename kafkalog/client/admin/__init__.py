@@ -1,6 +1,5 @@
 """Administration of a cluster: `Admin` and its parts.
 
-- `acls`                 access control lists
 - `admin`                `Admin`, one object with a part for each subject
 - `code`                 numbers of the protocol that stand for values
 - `connected`            connections of its own, or those of another object: the base of `Admin` and its parts
@@ -10,9 +9,9 @@
 - `topics`               create, delete, describe and grow topics; delete records
 - `configs`              configurations of topics, brokers and groups
 - `groups/`              consumer groups seen from outside: their members, states and committed offsets
-- `delegation_tokens`    credentials for a time (KIP-48)
 - `quotas`               client quotas (KIP-546)
-- `replicas`             leader elections, reassignments, log directories; `explanations` why partitions changed
+- `replicas/`            leader elections, reassignments, log directories, and why partitions changed
+- `security/`            access control lists and delegation tokens
 - `transactions`         transactional ids, producers, hanging transactions (KIP-664)
 """
 
@@ -22,15 +21,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kafkalog.client.admin.acls import (
-        AclAdmin,
-        AclBinding,
-        AclFilter,
-        AclOperation,
-        AclPatternType,
-        AclPermission,
-        AclResourceType,
-    )
     from kafkalog.client.admin.admin import Admin
     from kafkalog.client.admin.configs import (
         ConfigAdmin,
@@ -42,11 +32,20 @@ if TYPE_CHECKING:
         ConfigSynonym,
         ResourceType,
     )
-    from kafkalog.client.admin.delegation_tokens import DelegationToken, DelegationTokenAdmin, Principal
     from kafkalog.client.admin.groups.descriptions import MemberToRemove
     from kafkalog.client.admin.groups.group_admin import GroupAdmin
     from kafkalog.client.admin.quotas import ANY, QuotaAdmin
-    from kafkalog.client.admin.replicas import ElectionType, ReplicaAdmin, ReplicaOnBroker
+    from kafkalog.client.admin.replicas.replica_admin import ElectionType, ReplicaAdmin, ReplicaOnBroker
+    from kafkalog.client.admin.security.acls import (
+        AclAdmin,
+        AclBinding,
+        AclFilter,
+        AclOperation,
+        AclPatternType,
+        AclPermission,
+        AclResourceType,
+    )
+    from kafkalog.client.admin.security.delegation_tokens import DelegationToken, DelegationTokenAdmin, Principal
     from kafkalog.client.admin.topics import NewTopic, TopicAdmin
     from kafkalog.client.admin.transactions import TransactionsAdmin
 
@@ -84,24 +83,24 @@ __all__ = [
 
 _MODULES = {
     "ANY": "quotas",
-    "AclAdmin": "acls",
-    "AclBinding": "acls",
-    "AclFilter": "acls",
-    "AclOperation": "acls",
-    "AclPatternType": "acls",
-    "AclPermission": "acls",
-    "AclResourceType": "acls",
+    "AclAdmin": "security.acls",
+    "AclBinding": "security.acls",
+    "AclFilter": "security.acls",
+    "AclOperation": "security.acls",
+    "AclPatternType": "security.acls",
+    "AclPermission": "security.acls",
+    "AclResourceType": "security.acls",
     "Admin": "admin",
-    "DelegationToken": "delegation_tokens",
-    "DelegationTokenAdmin": "delegation_tokens",
-    "ElectionType": "replicas",
+    "DelegationToken": "security.delegation_tokens",
+    "DelegationTokenAdmin": "security.delegation_tokens",
+    "ElectionType": "replicas.replica_admin",
     "GroupAdmin": "groups.group_admin",
     "MemberToRemove": "groups.descriptions",
     "NewTopic": "topics",
-    "Principal": "delegation_tokens",
+    "Principal": "security.delegation_tokens",
     "QuotaAdmin": "quotas",
-    "ReplicaAdmin": "replicas",
-    "ReplicaOnBroker": "replicas",
+    "ReplicaAdmin": "replicas.replica_admin",
+    "ReplicaOnBroker": "replicas.replica_admin",
     "TopicAdmin": "topics",
     "TransactionsAdmin": "transactions",
 }

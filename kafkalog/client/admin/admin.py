@@ -18,12 +18,12 @@ from kafkalog.client.types import READ_UNCOMMITTED, OffsetAndTimestamp, TopicPar
 from kafkalog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from kafkalog.client.admin.acls import AclAdmin
-    from kafkalog.client.admin.delegation_tokens import DelegationTokenAdmin
     from kafkalog.client.admin.features import Features
     from kafkalog.client.admin.groups.group_admin import GroupAdmin
     from kafkalog.client.admin.quotas import QuotaAdmin
-    from kafkalog.client.admin.replicas import ReplicaAdmin
+    from kafkalog.client.admin.replicas.replica_admin import ReplicaAdmin
+    from kafkalog.client.admin.security.acls import AclAdmin
+    from kafkalog.client.admin.security.delegation_tokens import DelegationTokenAdmin
     from kafkalog.client.admin.transactions import TransactionsAdmin
 
 
@@ -61,14 +61,14 @@ class Admin(Connected):
     @cached_property
     def acls(self) -> AclAdmin:
         """Read, create and delete access control lists."""
-        from kafkalog.client.admin.acls import AclAdmin
+        from kafkalog.client.admin.security.acls import AclAdmin
 
         return AclAdmin(self._config, cluster=self.cluster)
 
     @cached_property
     def delegation_tokens(self) -> DelegationTokenAdmin:
         """Create, describe, renew and expire delegation tokens."""
-        from kafkalog.client.admin.delegation_tokens import DelegationTokenAdmin
+        from kafkalog.client.admin.security.delegation_tokens import DelegationTokenAdmin
 
         return DelegationTokenAdmin(self._config, cluster=self.cluster)
 
@@ -89,7 +89,7 @@ class Admin(Connected):
     @cached_property
     def replicas(self) -> ReplicaAdmin:
         """Elect leaders, reassign partitions, describe log directories and move replicas between them."""
-        from kafkalog.client.admin.replicas import ReplicaAdmin
+        from kafkalog.client.admin.replicas.replica_admin import ReplicaAdmin
 
         return ReplicaAdmin(self._config, cluster=self.cluster)
 

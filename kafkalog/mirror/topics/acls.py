@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.acls import (
+from kafkalog.client.admin.security.acls import (
     AclBinding,
     AclFilter,
     AclOperation,

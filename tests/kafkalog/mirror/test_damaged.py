@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.replicas import ReplicaAdmin
+from kafkalog.client.admin.replicas.replica_admin import ReplicaAdmin
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying import held

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import pytest
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.acls import AclBinding, AclFilter, AclOperation, AclPatternType, AclPermission
-from kafkalog.client.admin.acls import AclResourceType as Kind
+from kafkalog.client.admin.security.acls import AclBinding, AclFilter, AclOperation, AclPatternType, AclPermission
+from kafkalog.client.admin.security.acls import AclResourceType as Kind
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.progress import Progress

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from kafkalog.client.admin.delegation_tokens import DelegationToken, Principal
+from kafkalog.client.admin.security.delegation_tokens import DelegationToken, Principal
 from kafkalog.client.config import ClientConfig
 from spark_kafkalog.delegation.clusters import TokenCluster, cluster_for
 from spark_kafkalog.offline.offline_options import OfflineOptions

@@ -8,7 +8,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from kafkalog.client.admin.delegation_tokens import DelegationToken, Principal
+from kafkalog.client.admin.security.delegation_tokens import DelegationToken, Principal
 from spark_kafkalog.delegation import tokens
 from spark_kafkalog.delegation.clusters import TokenCluster
 from spark_kafkalog.executor.tasks import RangePartition

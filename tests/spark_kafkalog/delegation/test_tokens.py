@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkalog.client.admin.delegation_tokens import DelegationToken, Principal
+from kafkalog.client.admin.security.delegation_tokens import DelegationToken, Principal
 from kafkalog.client.errors import AuthenticationError, ClientError, ClientTimeoutError, ConfigError
 from kafkalog.client.errors import ConnectionFailedError as Failed
 from kafkalog.protocol.errors import DelegationTokenAuthDisabledError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.client.admin.delegation_tokens import DelegationToken, Principal
+from kafkalog.client.admin.security.delegation_tokens import DelegationToken, Principal
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse

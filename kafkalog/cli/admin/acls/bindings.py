@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from kafkalog.client.admin.acls import (
+from kafkalog.client.admin.security.acls import (
     AclBinding,
     AclFilter,
     AclOperation,

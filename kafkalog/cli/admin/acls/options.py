@@ -160,7 +160,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _entries(arguments: argparse.Namespace, operations: Collection[AclOperation]) -> list[Entry]:
     from kafkalog.cli.admin.acls.bindings import Entry
-    from kafkalog.client.admin.acls import AclPermission
+    from kafkalog.client.admin.security.acls import AclPermission
 
     sides: tuple[tuple[AclPermission, list[str], list[str]], ...] = (
         (AclPermission.ALLOW, arguments.allow_principal, arguments.allow_host),

@@ -22,7 +22,7 @@ from kafkalog.cli.admin.reassign.waits import waits
 from kafkalog.cli.shared.client_options import UsageError, admin_config, complain, reporting
 from kafkalog.cli.shared.ids import parse_ids
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.replicas import Reassignment, ReplicaOnBroker
+from kafkalog.client.admin.replicas.replica_admin import Reassignment, ReplicaOnBroker
 from kafkalog.client.errors import ClientError
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (

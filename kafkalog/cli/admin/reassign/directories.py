@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from kafkalog.client.admin.replicas import LogDirInfo, ReplicaOnBroker
+    from kafkalog.client.admin.replicas.replica_admin import LogDirInfo, ReplicaOnBroker
 
 LogDirs = Mapping[int, Mapping[str, "LogDirInfo"]]
 """The log directories of brokers, by their paths."""

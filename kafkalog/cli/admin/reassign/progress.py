@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog.client.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog.client.admin.replicas import LogDirInfo, Reassignment
+    from kafkalog.client.admin.replicas.replica_admin import LogDirInfo, Reassignment
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP = 1024

@@ -9,8 +9,8 @@ from kafkalog.cli.admin.reassign.progress import duration
 from kafkalog.protocol.messages.describe_topic_partitions import WAITS_SINCE
 
 if TYPE_CHECKING:
-    from kafkalog.client.admin.explanations import ExplainedPartition, FollowerPosition
-    from kafkalog.client.admin.replicas import Reassignment
+    from kafkalog.client.admin.replicas.explanations import ExplainedPartition, FollowerPosition
+    from kafkalog.client.admin.replicas.replica_admin import Reassignment
 
 SILENT_MS = 10_000
 """A replica that has not fetched for so long is not copying: followers fetch twice a second."""

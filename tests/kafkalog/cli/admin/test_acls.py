@@ -11,8 +11,8 @@ import pytest
 
 from kafkalog.cli.admin.acls import add_parser, options
 from kafkalog.cli.shared.client_options import UsageError
-from kafkalog.client.admin.acls import AclBinding, AclOperation, AclPatternType, AclPermission
-from kafkalog.client.admin.acls import AclResourceType as Kind
+from kafkalog.client.admin.security.acls import AclBinding, AclOperation, AclPatternType, AclPermission
+from kafkalog.client.admin.security.acls import AclResourceType as Kind
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from kafkalog.protocol.messages.delete_acls import (

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from kafkalog.client.admin.admin import Admin
-from kafkalog.client.admin.explanations import ExplainedPartition, FollowerPosition, PartitionChange
-from kafkalog.client.admin.replicas import ReplicaAdmin
+from kafkalog.client.admin.replicas.explanations import ExplainedPartition, FollowerPosition, PartitionChange
+from kafkalog.client.admin.replicas.replica_admin import ReplicaAdmin
 from kafkalog.client.admin.topics import NewTopic
 from kafkalog.client.types import TopicPartition
 from peers import require

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.acls import AclBinding, AclFilter, AclOperation, AclPatternType, AclPermission
-from kafkalog.client.admin.acls import AclResourceType as Kind
+from kafkalog.client.admin.security.acls import AclBinding, AclFilter, AclOperation, AclPatternType, AclPermission
+from kafkalog.client.admin.security.acls import AclResourceType as Kind
 from kafkalog.mirror.topics.acls import AclFollower, target_bindings
 from kafkalog.mirror.topics.naming import Naming
 from kafkalog.protocol.errors import SecurityDisabledError

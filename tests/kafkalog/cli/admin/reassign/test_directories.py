@@ -11,7 +11,7 @@ import pytest
 from kafkalog.cli.admin.reassign.directories import DirectoryMove, directory_moves
 from kafkalog.cli.admin.reassign.throttles import ALTER_DIRS_RATE
 from kafkalog.client.admin import Admin, ConfigResource, NewTopic
-from kafkalog.client.admin.replicas import LogDirInfo, ReplicaInfo, ReplicaOnBroker
+from kafkalog.client.admin.replicas.replica_admin import LogDirInfo, ReplicaInfo, ReplicaOnBroker
 from kafkalog.client.types import TopicPartition
 from tests.support.command import Ended, call
 from tests.support.kafkalog_broker import KafkalogBroker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalog.cli.admin.reassign.progress import Progress, duration, progress_of, size, told
 from kafkalog.cli.admin.reassign.throttles import FOLLOWER_REPLICAS, LEADER_REPLICAS, involved, throttled
-from kafkalog.client.admin.replicas import LogDirInfo, Reassignment, ReplicaInfo
+from kafkalog.client.admin.replicas.replica_admin import LogDirInfo, Reassignment, ReplicaInfo
 from kafkalog.client.types import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -9,7 +9,7 @@ from kafkalog.cli.admin.partition_files import ANY_DIRECTORY, Placed
 from kafkalog.cli.admin.reassign.actions import _moves
 from kafkalog.cli.admin.reassign.throttles import FOLLOWER_REPLICAS, LEADER_REPLICAS, Moves, throttled
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.replicas import Reassignment
+from kafkalog.client.admin.replicas.replica_admin import Reassignment
 from kafkalog.client.types import TopicPartition
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kafkalog.cli.admin.reassign.waits import waits
-from kafkalog.client.admin.explanations import ExplainedPartition, FollowerPosition, PartitionChange
-from kafkalog.client.admin.replicas import Reassignment
+from kafkalog.client.admin.replicas.explanations import ExplainedPartition, FollowerPosition, PartitionChange
+from kafkalog.client.admin.replicas.replica_admin import Reassignment
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.messages.describe_topic_partitions import WAITS_SINCE
 

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from kafkalog.client.admin.connected import Connected
-from kafkalog.client.admin.explanations import ExplainedPartition, explain_partition
+from kafkalog.client.admin.replicas.explanations import ExplainedPartition, explain_partition
 from kafkalog.client.errors import ClientError, left_out
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.client.admin.delegation_tokens import DelegationToken, DelegationTokenAdmin, Principal
+from kafkalog.client.admin.security.delegation_tokens import DelegationToken, DelegationTokenAdmin, Principal
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError
 from kafkalog.protocol.messages.describe_delegation_token import (

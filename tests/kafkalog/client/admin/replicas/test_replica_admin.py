@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.client.admin import Admin, NewTopic
-from kafkalog.client.admin.replicas import ElectionType, ReplicaAdmin, ReplicaOnBroker
+from kafkalog.client.admin.replicas.replica_admin import ElectionType, ReplicaAdmin, ReplicaOnBroker
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (

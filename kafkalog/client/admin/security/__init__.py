@@ -1,0 +1,5 @@
+"""Access to a cluster: permissions, and credentials for a time.
+
+- `acls`               access control lists
+- `delegation_tokens`  credentials for a time (KIP-48)
+"""
