@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import runpy
 
-from spark_kafkalog.compat.starting import DAEMON, TASK_IMPORTS
 from spark_kafkalog.compat.versions import is_tested
+from spark_kafkalog.compat.workers.starting import DAEMON, TASK_IMPORTS
 from spark_kafkalog.starting import ahead
 
 

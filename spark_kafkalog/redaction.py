@@ -21,7 +21,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from spark_kafkalog.compat.application_files import directory
+from spark_kafkalog.compat.gateway.application_files import directory
 from spark_kafkalog.delegation.application import setting
 from spark_kafkalog.options.java_patterns import PatternError, compile_java
 

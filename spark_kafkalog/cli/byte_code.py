@@ -21,7 +21,7 @@ PACKAGES = (
     "cramjam",
     "lz4",
 )
-"""Spark's own packages come from archives (`compat.precompiled`)."""
+"""Spark's own packages come from archives (`compat.workers.precompiled`)."""
 _FLAGS_AT, _STAMP_AT, _END = 4, 8, 16
 _IS_HASHED = 0b01
 

@@ -298,7 +298,7 @@ def report(described: str, figures: Figures, directory: Path) -> int:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
-    from spark_kafkalog.compat import file_sink
+    from spark_kafkalog.compat.streams import file_sink
 
     parquet = directory / "parquet"
     # What a crashed task left behind is not part of the output.

@@ -1,4 +1,7 @@
-"""`kafkalog spark`: this environment and its Spark (`spark_kafkalog.cluster`, `compat.precompiled`, `cli.warm`)."""
+"""`kafkalog spark`: this environment and its Spark.
+
+The work is done by `spark_kafkalog.cluster`, `compat.workers.precompiled` and `cli.warm`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_kafkalog.compat.precompiled import Status
+    from spark_kafkalog.compat.workers.precompiled import Status
 
 EXAMPLES = """\
 examples:
@@ -105,7 +108,7 @@ def _last_error(log: Path) -> str | None:
 
 def run_precompile(arguments: argparse.Namespace) -> int:
     """Change the archives, or report on them; return 1 if that failed, or if --status has found something to do."""
-    from spark_kafkalog.compat import precompiled
+    from spark_kafkalog.compat.workers import precompiled
 
     try:
         archives = precompiled.find_archives(arguments.spark_home)

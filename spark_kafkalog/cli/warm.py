@@ -108,7 +108,7 @@ def _listed(missing: list[str]) -> str:
 def _byte_code(*, compile_missing: bool) -> bool:
     """Print the state of byte code, after compiling what is missing if told to; return whether it is complete."""
     from spark_kafkalog.cli import byte_code
-    from spark_kafkalog.compat import precompiled
+    from spark_kafkalog.compat.workers import precompiled
 
     found = byte_code.count(compile_missing=compile_missing)
     left = found.missing - found.compiled

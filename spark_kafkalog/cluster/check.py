@@ -65,8 +65,8 @@ def _check(session: Callable[[], SparkSession], properties: dict[str, str], pyth
     from spark_kafkalog.cluster.diagnosis import diagnose
     from spark_kafkalog.cluster.report import render
     from spark_kafkalog.cluster.survey import survey
-    from spark_kafkalog.compat.jvm import NoJvmError
-    from spark_kafkalog.compat.jvm_errors import jvm_stack_trace
+    from spark_kafkalog.compat.gateway.jvm import NoJvmError
+    from spark_kafkalog.compat.gateway.jvm_errors import jvm_stack_trace
     from spark_kafkalog.jobs.application import cause
 
     try:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from spark_kafkalog.cluster import interpreters, probe
 from spark_kafkalog.cluster.facts import Executor, Probe, Settings, Survey, read_executor
-from spark_kafkalog.compat.jvm import Jvm
+from spark_kafkalog.compat.gateway.jvm import Jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

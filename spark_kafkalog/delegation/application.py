@@ -20,7 +20,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from kafkalog.java_properties import PropertiesError, load_properties
-from spark_kafkalog.compat.forks import has_own_context
+from spark_kafkalog.compat.workers.forks import has_own_context
 from spark_kafkalog.delegation.clusters import KEYTAB, PREFIX, PRINCIPAL, alias_of
 from spark_kafkalog.starting.names import FORK_SERVER
 

@@ -3,8 +3,8 @@
 A Python task costs PySpark tens of milliseconds of processor time before and after the records, and each partition
 takes a task. In a micro-batch of few records that is most of the time. PySpark has a way around it, made for its
 `SimpleDataSourceStreamReader`: a planner that already has the rows of a batch sends them to the JVM with the plan, as
-Arrow, and no Python runs in the tasks (`compat.prefetched`). The stream reader does the same for batches of at most
-`smallBatchBytes` and ROWS records.
+Arrow, and no Python runs in the tasks (`compat.streams.prefetched`). The stream reader does the same for batches of at
+most `smallBatchBytes` and ROWS records.
 
 Nothing depends on it. The rows are exactly those of the offsets in the plan. If they cannot be read completely at once
 (lost records, a leader that moves, records larger than expected), tasks read the batch: they wait, retry and report.
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from kafkalog.client.errors import ClientError, KafkaError
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.errors import RecordsError
-from spark_kafkalog.compat.prefetched import WRAPPER
+from spark_kafkalog.compat.streams.prefetched import WRAPPER
 from spark_kafkalog.driver.discovery import Discovery
 from spark_kafkalog.driver.pace import Pace
 from spark_kafkalog.offsets import OffsetRange, Offsets

@@ -33,7 +33,7 @@ from kafkalog.client.types import TopicPartition
 from spark_kafkalog import offsets
 from spark_kafkalog.brief import EXPECTED, brief, brief_rows
 from spark_kafkalog.columns import columns_of
-from spark_kafkalog.compat.prefetched import RowsInPlanner
+from spark_kafkalog.compat.streams.prefetched import RowsInPlanner
 from spark_kafkalog.data_loss import reporter
 from spark_kafkalog.driver.discovery import Discovery
 from spark_kafkalog.driver.group_commits import GroupProgress

@@ -18,7 +18,7 @@ import os
 import socket
 import sys
 
-from spark_kafkalog.compat.processes import serves_jvm
+from spark_kafkalog.compat.workers.processes import serves_jvm
 
 _DESCRIPTORS = "/proc/self/fd"
 """Linux lists the open files of a process here. Only Linux has TCP_QUICKACK, too."""

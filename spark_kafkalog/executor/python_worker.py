@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spark_kafkalog.compat.processes import is_worker
+from spark_kafkalog.compat.workers.processes import is_worker
 from spark_kafkalog.executor.allocator import keep_freed_memory
 from spark_kafkalog.options.parsing import OptionsError, size_or_none
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.client.errors import ClientError, KafkaError
 from kafkalog.signalled import SignalledEvent
-from spark_kafkalog.compat.jvm_errors import jvm_stack_trace
-from spark_kafkalog.compat.queries import is_initializing
+from spark_kafkalog.compat.gateway.jvm_errors import jvm_stack_trace
+from spark_kafkalog.compat.streams.queries import is_initializing
 from spark_kafkalog.jobs.arguments import PRODUCER_PROPERTY, UsageError
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.redaction import hide_secrets

@@ -6,7 +6,8 @@ import logging
 import secrets
 from typing import TYPE_CHECKING
 
-from spark_kafkalog.compat import file_sink, hadoop_files
+from spark_kafkalog.compat.gateway import hadoop_files
+from spark_kafkalog.compat.streams import file_sink
 from spark_kafkalog.compat.versions import is_tested
 from spark_kafkalog.jobs.arguments import UsageError
 

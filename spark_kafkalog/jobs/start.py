@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from kafkalog.client.types import TopicPartition
 from spark_kafkalog import offsets
-from spark_kafkalog.compat import file_sink, hadoop_files
+from spark_kafkalog.compat.gateway import hadoop_files
+from spark_kafkalog.compat.streams import file_sink
 from spark_kafkalog.driver.discovery import Discovery
 from spark_kafkalog.options.limits import LATEST, AtEnd, AtOffsets, Limit
 from spark_kafkalog.options.parsing import OptionsError

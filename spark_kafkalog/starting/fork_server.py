@@ -19,8 +19,8 @@ import sys
 import time
 from contextlib import suppress
 
-from spark_kafkalog.compat.starting import DRIVER_IMPORTS
 from spark_kafkalog.compat.versions import is_tested
+from spark_kafkalog.compat.workers.starting import DRIVER_IMPORTS
 from spark_kafkalog.starting import ahead, becoming
 from spark_kafkalog.starting.children import Children
 from spark_kafkalog.starting.handover import HandoverError, Program, receive

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
-from spark_kafkalog.compat.starting import is_daemon, is_of_driver
+from spark_kafkalog.compat.workers.starting import is_daemon, is_of_driver
 from spark_kafkalog.starting import handover
 from spark_kafkalog.starting.archives import without_archives
 from spark_kafkalog.starting.names import DAEMON, FORK_SERVER

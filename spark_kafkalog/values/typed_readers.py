@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Fil
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from spark_kafkalog.compat.prefetched import RowsInPlanner
+from spark_kafkalog.compat.streams.prefetched import RowsInPlanner
 from spark_kafkalog.values.typed import Typed
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ import pyspark
 
 from kafkalog.client.producer import Producer
 from spark_kafkalog import faults
-from spark_kafkalog.compat import micro_batch as properties
+from spark_kafkalog.compat.streams import micro_batch as properties
 from spark_kafkalog.compat.versions import TESTED
 from spark_kafkalog.sink.message import TaskWrote
 from spark_kafkalog.sink.sink_options import SinkOptions

@@ -13,7 +13,7 @@ import pytest
 from kafkalog.records import warm
 from kafkalog.records.kernels.store import groups, places, processors
 from spark_kafkalog.cli import byte_code
-from spark_kafkalog.compat import precompiled
+from spark_kafkalog.compat.workers import precompiled
 from tests.support.command import call
 
 

@@ -24,21 +24,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.functions import udf
 
-from spark_kafkalog.compat import (
-    avro,
-    file_sink,
-    forks,
-    hadoop_files,
-    jvm,
-    jvm_errors,
-    micro_batch,
-    prefetched,
-    processes,
-    pushed_filters,
-    queries,
-    starting,
-)
+from spark_kafkalog.compat import avro, pushed_filters
+from spark_kafkalog.compat.gateway import hadoop_files, jvm, jvm_errors
+from spark_kafkalog.compat.streams import file_sink, micro_batch, prefetched, queries
 from spark_kafkalog.compat.versions import TESTED, is_tested
+from spark_kafkalog.compat.workers import forks, processes, starting
 from spark_kafkalog.jobs.directories import check_written
 from tests.spark_kafkalog.queries.test_stream import wait_for
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkalog.client.types import TopicPartition
-from spark_kafkalog.compat.prefetched import WRAPPER, RowsInPlanner
+from spark_kafkalog.compat.streams.prefetched import WRAPPER, RowsInPlanner
 from spark_kafkalog.driver.discovery import Discovery
 from spark_kafkalog.driver.pace import BATCHES, REST
 from spark_kafkalog.driver.small_batches import ROWS, TRY_AFTER, SmallBatches

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from spark_kafkalog.compat.starting import DAEMON, STREAM_PLANNER
+from spark_kafkalog.compat.workers.starting import DAEMON, STREAM_PLANNER
 from spark_kafkalog.executor import jvm_socket
 from spark_kafkalog.source import KafkalogDataSource
 from tests.spark_kafkalog.topics import Topics
@@ -31,7 +31,7 @@ from importlib.machinery import ModuleSpec
 if sys.argv[1]:
     sys.modules["__main__"].__spec__ = ModuleSpec(sys.argv[1], None)
 from spark_kafkalog.sink.batch_writer import KafkalogWriter
-from spark_kafkalog.compat.starting import DAEMON, STREAM_PLANNER
+from spark_kafkalog.compat.workers.starting import DAEMON, STREAM_PLANNER
 from spark_kafkalog.executor import jvm_socket
 from spark_kafkalog.source import KafkalogDataSource
 from pyspark.sql.types import BinaryType, StructField, StructType

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_kafkalog.compat import hadoop_files
+from spark_kafkalog.compat.gateway import hadoop_files
 from spark_kafkalog.jobs.arguments import UsageError
 from spark_kafkalog.jobs.directories import check_written
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from kafkalog.client.types import TopicPartition
 from spark_kafkalog import offsets
-from spark_kafkalog.compat import hadoop_files
+from spark_kafkalog.compat.gateway import hadoop_files
 from spark_kafkalog.jobs import enrich
 from spark_kafkalog.jobs.start import same_for_all
 from spark_kafkalog.options.parsing import OptionsError

@@ -24,7 +24,7 @@ def worker(_: int) -> list[Any]:
     had = sorted({"pyarrow", "numba", "pyspark", "spark_kafkalog.executor.range_reader"} & set(sys.modules))
     import numpy.random
 
-    from spark_kafkalog.compat.processes import is_worker
+    from spark_kafkalog.compat.workers.processes import is_worker
 
     return [had, sys.modules["pyspark"].__file__, is_worker(), float(numpy.random.random())]
 

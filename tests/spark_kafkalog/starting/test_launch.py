@@ -14,7 +14,7 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from spark_kafkalog.compat import starting
+from spark_kafkalog.compat.workers import starting
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.spark]

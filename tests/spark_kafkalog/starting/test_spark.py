@@ -13,7 +13,7 @@ import pytest
 
 from peers import require
 from peers.toolchains import java
-from spark_kafkalog.compat import starting
+from spark_kafkalog.compat.workers import starting
 from tests.spark_kafkalog.starting.test_launch import LAUNCHER, LINUX
 from tests.spark_kafkalog.topics import Topics
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from spark_kafkalog.compat.starting import DAEMON, STREAM_PLANNER
 from spark_kafkalog.compat.versions import is_tested
+from spark_kafkalog.compat.workers.starting import DAEMON, STREAM_PLANNER
 
 
 def is_worker() -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_kafkalog.compat.forks import active_context, has_own_context
+from spark_kafkalog.compat.workers.forks import active_context, has_own_context
 
 
 def directory() -> Path | None:

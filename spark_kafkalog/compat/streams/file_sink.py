@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
-from spark_kafkalog.compat import hadoop_files
+from spark_kafkalog.compat.gateway import hadoop_files
 from spark_kafkalog.compat.versions import is_tested
 
 if TYPE_CHECKING:

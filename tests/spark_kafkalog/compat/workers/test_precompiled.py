@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafkalog.compat import precompiled
-from spark_kafkalog.compat.precompiled import PrecompileError
+from spark_kafkalog.compat.workers import precompiled
+from spark_kafkalog.compat.workers.precompiled import PrecompileError
 from tests.support.command import lines, run
 
 NOBODY = 65534
@@ -132,7 +132,7 @@ def test_a_process_that_has_read_the_directory_goes_on(tmp_path: Path) -> None:
         "import sys, pyspark\n"
         "sys.path.insert(0, sys.argv[1])\n"
         "from pathlib import Path\n"
-        "from spark_kafkalog.compat import precompiled\n"
+        "from spark_kafkalog.compat.workers import precompiled\n"
         "precompiled.precompile(Path(sys.argv[2]))\n"
         "import pyspark.a as it\n"
         "print(it.A)\n"
