@@ -74,7 +74,7 @@ class Cleaned(NamedTuple):
 
 
 class OutOfTimeError(Exception):
-    """There is no time left for another run."""
+    """No time is left for another run."""
 
 
 def write_partition(directory: Path, records: int, keys: int, codec: Codec) -> int:

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 
 SCHEMA = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"
 BATCH_BYTES = 2 << 20
-"""As much as kafkalog's source hands over at a time."""
+"""The bytes that kafkalog's source hands over at a time."""
 
 
 @dataclass

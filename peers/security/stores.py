@@ -14,7 +14,7 @@ from peers.toolchains import java
 
 STORE_PASSWORD = "of-the-store"
 KEY_PASSWORD = "of-the-entry"
-"""That of the private key in `key_jks`; in PKCS #12 a key has the store's password."""
+"""The password of the private key in `key_jks`; in PKCS #12 a key has the store's password."""
 LEGACY = "-J-Dkeystore.pkcs12.legacy"
 """keytool's option for the ciphers that Java 8 wrote: 40 bits of RC2, and triple DES."""
 

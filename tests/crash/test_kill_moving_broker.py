@@ -36,7 +36,7 @@ def run_seed(start_broker: Callable[..., KafkalogBroker], tmp_path: Path, seed: 
     acked: list[bytes] = []
 
     def write(seconds: float, count: int) -> None:
-        """So many records, and on for so long."""
+        """Send at least this many records, for at least this long."""
         end, least = time.monotonic() + seconds, len(acked) + count
         with broker.connect() as sock:
             while len(acked) < least or time.monotonic() < end:

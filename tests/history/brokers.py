@@ -73,7 +73,7 @@ _APACHE = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": 
 
 
 _CLUSTER = {"zookeeper.session.timeout.ms": "3000", "replica.lag.time.max.ms": "3000"}
-"""As long as a paused broker holds the others up."""
+"""The seconds for which a paused broker holds the others up."""
 
 
 class Cluster:

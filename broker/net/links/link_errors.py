@@ -23,7 +23,7 @@ class LinkRefusedError(LinkError):
 
 
 class LinkFullError(LinkError):
-    """So many requests wait to be sent that the link takes no more. Nothing was sent."""
+    """The link's queue of requests is full. The request was not sent."""
 
 
 class LinkTimeoutError(LinkError):

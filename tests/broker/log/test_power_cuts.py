@@ -275,7 +275,7 @@ def test_a_recovery_point_past_the_end_vouches_for_nothing_that_is_appended_late
 
 
 def test_a_full_disk_keeps_no_recovery_point_past_the_end(tmp_path: Path) -> None:
-    """There is no room for a lower one; the higher one would vouch for records yet to come."""
+    """A lower recovery point does not fit on the disk; the higher one would vouch for records that are yet to come."""
     ops = FaultyOps(errno.ENOSPC)
     logs = manager(tmp_path, ops=ops)
     log = logs.create("t", 0)

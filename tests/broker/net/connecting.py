@@ -43,7 +43,7 @@ def sockets() -> tuple[socket.socket, socket.socket]:
 
 
 def steps() -> Iterator[None]:
-    """As many steps as there is time for: a kernel's sockets have timers of their own."""
+    """Take steps until the time is over: a kernel's sockets have timers of their own."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         yield

@@ -43,7 +43,7 @@ INTERNAL = "__consumer_offsets"
 SESSION = {"zookeeper.session.timeout.ms": "10000"}
 """Nobody is to be taken for dead here: the longest session that the drills' ZooKeeper grants."""
 MORE = 10
-"""So many records of each client are acknowledged while a broker is away, and again when it is back."""
+"""The number of records of each client that must be acknowledged while a broker is away, and again after its return."""
 
 
 class KafkalogWorker(LibraryWorker):

@@ -30,7 +30,7 @@ _COMMON = {
 
 
 MOST_WAITING = 100_000
-"""As many records as librdkafka lets wait."""
+"""The number of records that librdkafka lets wait."""
 
 
 class Writer(Protocol):

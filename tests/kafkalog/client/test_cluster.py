@@ -44,7 +44,7 @@ from tests.support.waiting import wait_until
 
 TP = TopicPartition("t", 0)
 BUSY_S = 60.0
-"""So long a request is under way at most that others wait behind."""
+"""The longest time in which a request may hold up those behind it."""
 
 
 def config_for(*brokers: ScriptedBroker | str, **properties: str) -> ClientConfig:

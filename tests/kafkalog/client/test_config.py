@@ -125,7 +125,7 @@ def test_a_response_may_always_be_as_long_as_a_fetch() -> None:
 
 
 def test_addresses_may_begin_with_a_scheme() -> None:
-    """As in Java's clients, it says nothing: `security.protocol` does."""
+    """The scheme says nothing about TLS, as in Java's clients: `security.protocol` does."""
     assert addresses("SASL_SSL://a:1, PLAINTEXT://[::1]:2,://b:3") == (("a", 1), ("::1", 2), ("b", 3))
     for text in ("SASL_SSL://", "SASL_SSL://a", "SASL_SSL://:1"):
         with pytest.raises(ConfigError, match=f"'{text}' is no address"):

@@ -213,7 +213,7 @@ def test_sizes_that_lie(unpack: Unpack, codec: Codec, data: bytes) -> None:
 
 
 def _bomb(codec: Codec, megabytes: int) -> bytes:
-    """That many MiB of zeros."""
+    """Return this many MiB of zeros."""
     block = bytes(1 << 20)
     if codec == Codec.GZIP:
         deflater = zlib.compressobj(9, zlib.DEFLATED, 31)

@@ -21,7 +21,7 @@ NOBODY = 0
 LONGEST_S = 9.0
 """Longer than a session's time-out."""
 AT_ONCE = 3
-"""So many faults may last at the same time."""
+"""The number of faults that may last at the same time."""
 
 
 class Faults:

@@ -203,7 +203,7 @@ def test_wrong_usage(given: list[str], message: str) -> None:
 @pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("action", ["status", "compact"])
 def test_where_nothing_was_loaded(action: str, tmp_path: Path) -> None:
-    """That a directory has no loads is an answer; that a topic which is named has none is a failure."""
+    """A directory without loads is an answer; a named topic without loads is a failure."""
     there = ["load", action, "--to", str(tmp_path)]
     done = run(*there, check=0)
     assert done.stderr.decode() == f"kafkalog: there are no loads in {tmp_path}\n"

@@ -13,7 +13,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 UNKNOWN_MEMBER_ID = ""
 NO_GENERATION = -1
 _MADE = "-" + "0" * 36
-"""As long as the end of a member id that the coordinator makes: the beginning is the instance id or the client id."""
+"""The length of the end of a member id that the coordinator makes; before it stands the instance id or client id."""
 
 
 @dataclass(frozen=True, slots=True)

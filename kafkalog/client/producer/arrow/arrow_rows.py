@@ -60,7 +60,7 @@ class Chunk:
     partitions: pa.Array | None = None
     """int32."""
     headers: pa.Array | None = None
-    """As `kafkalog.records.arrow.encode_arrow` takes them."""
+    """Rows in the form that `kafkalog.records.arrow.encode_arrow` takes."""
     timestamps: pa.Array | None = None
     """int64, in ms; None for the present time."""
 

@@ -23,8 +23,8 @@ UNKNOWN_TOPIC_TRIES = 14
 """The number of times that a topic may be unknown to a broker before it counts as missing, after about 3 s. It may have
 been created a moment ago, or be created by the question itself (auto.create.topics.enable)."""
 STEADY_TRIES = 10
-"""So many requests in vain follow each other after `retry.backoff.ms`, because most leaders are elected meanwhile. The
-pauses before further ones grow (KIP-580)."""
+"""The number of failed requests that follow each other after `retry.backoff.ms`, because most leaders are elected
+meanwhile. The pauses before further ones grow (KIP-580)."""
 
 
 def check_name(name: str) -> None:

@@ -26,7 +26,7 @@ _LEVELS: dict[str, tuple[str, ...]] = {
 
 
 class UnknownProcessorError(ValueError):
-    """There is no processor of that name here; the message names those that there are."""
+    """The name of a processor is unknown here; the message lists the known ones."""
 
 
 class Processor(NamedTuple):

@@ -90,7 +90,7 @@ def test_gaps_may_lie_between_segments(wire: socket.socket, topic: str) -> None:
 
 
 def test_a_log_that_ends_elsewhere_takes_nothing(wire: socket.socket, mirrored: str) -> None:
-    """So a repeated request, and a second mirror, append nothing."""
+    """A repeated request, or one of a second mirror, appends nothing."""
     assert send(wire, mirrored, stated(0, 1), 0).error_code == ErrorCode.NONE
     for expected in (0, 1, 3):
         answer = send(wire, mirrored, stated(expected, expected + 1), expected)

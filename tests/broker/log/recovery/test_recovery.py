@@ -397,7 +397,7 @@ def test_aborted_transactions_are_indexed_again(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("operation", ["pwrite", "fsync", "rename"])
 def test_a_rebuild_of_a_transaction_index_that_fails_leaves_no_short_one(tmp_path: Path, operation: str) -> None:
-    """That would pass for a whole one: aborted records would be served as committed ones."""
+    """A shorter file would pass for a whole one: aborted records would be served as committed ones."""
     log = open_log(tmp_path, CONFIG)
     for round_ in range(3):
         produce(log, round_, transactional=True)

@@ -31,7 +31,7 @@ from tests.simulation.zookeeper import SimulatedSession
 from tests.support.amount import mostly_exhaustive
 
 SETTLE_S = 20 * SESSION_S
-"""So long after the last fault a group has settled: sessions have expired, and members have tried again."""
+"""The time after the last fault in which a group settles: sessions expire, and members try again."""
 Work = Callable[[World], Coroutine[None, None, None]]
 
 

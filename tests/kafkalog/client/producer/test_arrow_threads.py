@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 
 DEADLINE_S = 60.0
 MEMORY = 100_000
-"""There is room for one more row when the other thread waits for room for a batch of `batch.size`."""
+"""The memory that leaves room for one more row while the other thread waits for room for a batch of `batch.size`."""
 
 
 class Site:

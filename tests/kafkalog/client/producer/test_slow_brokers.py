@@ -33,7 +33,7 @@ class Pair:
         self.go = threading.Event()
         self.throttle_ms = throttle_ms
         self.prompt = 1 if throttle_ms else 0
-        """So many requests are answered at once."""
+        """The number of requests that are answered at once."""
         self.slow = ScriptedBroker({ProduceRequest: self._late}, receive_buffer=1 << 16)
         self.well = ScriptedBroker({ProduceRequest: taken})
         for broker in (self.slow, self.well):

@@ -30,7 +30,7 @@ class Chain:
     truncations: int
     batches: list[Batch] = field(default_factory=list)
     agreed: int = 0
-    """So many batches are known to be those that were committed."""
+    """The number of leading batches that are known to be the committed ones."""
 
     @property
     def end(self) -> int:
