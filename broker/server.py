@@ -267,7 +267,7 @@ class Server:
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        self.replicas.stop_retries()
+        self.replicas.stop_timers()
         await self.replicas.moves.stop()
         await self.cleaner.stop()
         # Before connections are closed, so that waiting group members learn that the coordinator is gone.

@@ -9,6 +9,7 @@
 - `hosting/`         which partitions are here: by a controller's requests, in which log directory
 - `acknowledging/`   when an append may be acknowledged: replicated, and flushed where that is asked for
 - `purgatory`        operations that wait for a condition on partitions, or for a deadline
+- `follower_calls`   calls of followers that wait for other partitions, when this broker begins to lead one
 - `resting`          partitions that fetch sessions leave out, because nothing has changed
 - `isolation`        how far a fetch may read
 - `nearby`           which replica a consumer should read from

@@ -23,6 +23,7 @@ from broker.quota.measures import Window
 from broker.replica.acknowledging.appended import Appended
 from broker.replica.acknowledging.flushes import Flushes
 from broker.replica.config_faults import ConfigFaults
+from broker.replica.follower_calls import FollowerCalls
 from broker.replica.hosting.retries import HostingRetries
 from broker.replica.isr.rules import UNKNOWN_BROKER_EPOCH
 from broker.replica.partition import NO_LEADER_EPOCH, Partition
@@ -88,6 +89,7 @@ class ReplicaManager:
         self.fetch_purgatory = Purgatory(runtime.loop)
         self.deletion_purgatory = Purgatory(runtime.loop)
         self.resting = RestingPartitions()
+        self._calls = FollowerCalls(runtime.loop, self.fetch_purgatory)
         self.counters = BrokerCounters()
         self.config_faults = ConfigFaults()
         self._partitions: dict[tuple[str, int], Partition] = {}
@@ -225,6 +227,7 @@ class ReplicaManager:
             self.moves.resume_found(log)
         if partition.become(assigned):
             self._role_changed(partition)
+            self._calls.begin(partition)
         return partition
 
     def _host_again(self, key: tuple[str, int]) -> bool:
@@ -248,9 +251,10 @@ class ReplicaManager:
         if (topic, index) in self._offline:
             self._host_again((topic, index))
 
-    def stop_retries(self) -> None:
-        """Stop retrying offline partitions, because the broker stops."""
+    def stop_timers(self) -> None:
+        """Retry offline partitions and call followers no more, because the broker stops."""
         self._retries.close()
+        self._calls.close()
 
     def reconfigure(self, state: TopicState) -> None:
         """Apply the topic's changed configuration to its partitions here, whether `state` has them already or not."""

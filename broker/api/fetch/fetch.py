@@ -104,6 +104,9 @@ class DelayedFetch(WaitingFetch):
 
     def try_complete(self) -> bool:
         reading = self._reading
+        if self.is_called:
+            self.expire()
+            return True
         if not self.is_due(reading.min_bytes - reading.nbytes):
             return False
         self._read_again()

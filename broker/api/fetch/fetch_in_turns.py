@@ -239,6 +239,7 @@ class _Watch(WaitingFetch):
 
     def try_complete(self) -> bool:
         """Wake the fetch, which ends this watch itself."""
+        self.is_over |= self.is_called
         if self.is_over or self.is_due(self._wanted):
             self._wake()
         return False

@@ -25,6 +25,7 @@ from broker.api.fetch.fetch_session import (
 )
 from broker.log.segment.file_slices import ReadResult
 from broker.metadata.model import NO_TOPIC_ID
+from broker.replica.follower_calls import FollowerCall
 from broker.replica.isolation import FetchIsolation
 from broker.replica.nearby import nearby_replica
 from broker.replica.partition import Partition
@@ -179,6 +180,8 @@ class FetchReading:
         session = self.context.session
         if session is not None and session.rest is not None:
             keys.append(session.rest)
+        if self._is_from_follower:
+            keys.append(FollowerCall(self._replica))
         return keys
 
     def take_woken(self) -> list[FetchPartitionState]:

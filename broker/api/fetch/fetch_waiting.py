@@ -9,6 +9,7 @@ from collections.abc import Hashable
 
 from broker.api.fetch.fetch_reading import FetchReading
 from broker.api.fetch.fetch_session import FetchPartitionState
+from broker.replica.follower_calls import FollowerCall
 from broker.replica.purgatory import DelayedOperation
 
 
@@ -17,14 +18,16 @@ class WaitingFetch(DelayedOperation):
 
     Attributes:
         keys: what it watches.
+        is_called: whether the follower is to get its answer now, because it has another partition to ask for.
     """
 
-    __slots__ = ("_added", "_is_urgent", "_reading", "_states", "keys")
+    __slots__ = ("_added", "_is_urgent", "_reading", "_states", "is_called", "keys")
 
     def __init__(self, reading: FetchReading) -> None:
         super().__init__()
         self._reading = reading
         self.keys = reading.keys()
+        self.is_called = False
         self._states: dict[Hashable, FetchPartitionState] = {
             (state.name, state.partition): state for state in reading.context.partitions
         }
@@ -43,6 +46,9 @@ class WaitingFetch(DelayedOperation):
         self._is_urgent = False
 
     def noticed(self, key: Hashable, amount: int) -> None:
+        if isinstance(key, FollowerCall):
+            self.is_called = True
+            return
         self._added += amount
         # Partitions of the session that rested when it was read.
         fresh: dict[Hashable, FetchPartitionState] = {

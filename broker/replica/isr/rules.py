@@ -32,6 +32,11 @@ class FollowerState:
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
     """The epoch of the follower's registration at its last fetch; UNKNOWN_BROKER_EPOCH if it did not tell."""
 
+    @property
+    def is_known(self) -> bool:
+        """Return whether the follower has fetched from this leader."""
+        return self.log_end_offset != UNKNOWN_OFFSET
+
     def fetched(
         self,
         offset: int,
