@@ -10,6 +10,7 @@ three replicas of everything. Both run the whole time, all on this machine; runs
 - `failover`: librdkafka with acks=all sends some 1,000 records/s to one partition whose leader is killed with SIGKILL,
   or stopped with SIGTERM. The gap is the longest time between two acknowledgements after that. In the case "the
   controller, too" the leader is the controller. Every acknowledged record must be in the log.
+- `election`: the same records, while the preferred leader of their partition is elected. All other partitions are idle.
 - `rejoin`: the broker that was killed is started again: the time to its first answer, and from then until all replicas
   of the topic are in sync.
 - `leaders`: a broker that leads a third of 1,000 partitions is stopped or killed: the time until no partition is led by
@@ -32,6 +33,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -44,10 +46,11 @@ from benchmarks.produce import TOOL, run_tools
 from benchmarks.recording.findings import HIGHER, LOWER, Finding, compared, count, several, size
 from peers.brokers import kafka
 
-PARTS = ("produce", "failover", "rejoin", "leaders", "catch-up", "idle", "controller")
+PARTS = ("produce", "failover", "election", "rejoin", "leaders", "catch-up", "idle", "controller")
 RECORDS = {100: 1_000_000, 1000: 200_000}
 QUICK_SHARE = 8
 PARTITIONS = 3
+IDLE_PARTITIONS = 30
 MANY = 1000
 MOST, SAMPLE = 10_000, 100
 QUIET_S = 10.0
@@ -61,6 +64,7 @@ LEADER, CONTROLLER = "the leader", "the leader, which is the controller, too"
 KILLED, STOPPED = signal.SIGKILL, signal.SIGTERM
 _WORDS = {KILLED: "kill -9", STOPPED: "SIGTERM"}
 START, BACK = "start of a broker of a cluster", "from its first answer until its replicas are in sync"
+ELECTED = "longest gap in acknowledgements, another leader elected"
 CATCH_UP = "catch-up of an empty follower"
 REPLACED = f"another controller of {count(MOST)} partitions after {_WORDS[KILLED]}"
 LED = f"all of {count(MOST)} partitions led after {_WORDS[KILLED]} of the controller"
@@ -94,6 +98,7 @@ CASES: dict[str, tuple[str, str]] = {
     **dict.fromkeys(PRODUCED, ("records/s", HIGHER)),
     **{cost(case): ("s", LOWER) for case in PRODUCED},
     **{gap(who, how): ("ms", LOWER) for who, how in ENDS},
+    ELECTED: ("ms", LOWER),
     START: ("s", LOWER),
     BACK: ("s", LOWER),
     **{moved(how): ("s", LOWER) for how in (STOPPED, KILLED)},
@@ -223,6 +228,26 @@ def failover(cluster: Cluster, measured: Measured, who: str, how: signal.Signals
     measured.add(gap(who, how), cluster, _longest(sender.times, killed) * 1000)
     cluster.gone(ended)
     return ended
+
+
+def election(cluster: Cluster, measured: Measured, serial: int) -> None:
+    """Have another replica lead a partition, by an election of its preferred leader."""
+    topic = f"election-{serial}"
+    cluster.create_topic(topic, 1)
+    cluster.prefer_another(topic)
+    sender = Sender(cluster, topic)
+    until = time.perf_counter() + STEADY_S
+    sender.send_until(lambda: time.perf_counter() > until)
+    with ThreadPoolExecutor(1) as pool:
+        begun = time.perf_counter()
+        elected = pool.submit(cluster.elect_preferred, topic, 1)
+        until = begun + STEADY_S
+        sender.send_until(lambda: time.perf_counter() > until and elected.done())
+        elected.result()
+    sent = sender.finish()
+    if (kept := cluster.end_offsets(topic, 1)[0]) != sent:
+        raise RuntimeError(f"{cluster.name} holds {kept} records of {sent}")
+    measured.add(ELECTED, cluster, _longest(sender.times, begun) * 1000)
 
 
 def _longest(times: Sequence[float], since: float) -> float:
@@ -365,6 +390,11 @@ def _measure(options: argparse.Namespace, clusters: Sequence[Cluster], measured:
                 ended = failover(cluster, into, who, how, serial)
                 again = measured if "rejoin" in options.parts and (who, how) == (LEADER, KILLED) else Measured()
                 rejoin(cluster, again, ended, [f"failover-{serial}"])
+    if "election" in options.parts:
+        for cluster in clusters:
+            cluster.create_topic("quiet", IDLE_PARTITIONS)
+        for _, cluster in product(range(options.runs), clusters):
+            election(cluster, measured, next(serials))
     if {"leaders", "idle"} & set(options.parts):
         _measure_many(options, clusters, measured, share)
     if "catch-up" in options.parts:

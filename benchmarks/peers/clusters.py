@@ -17,6 +17,9 @@ from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
 from benchmarks.peers.brokers import PEERS, end_offsets, stop_when_told
 from benchmarks.peers.processes import cpu_seconds, resident_bytes
 from benchmarks.recording.findings import OURS
+from kafkalog.client.admin import Admin
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.types import TopicPartition as ClientPartition
 from peers.brokers import kafka, probe
 from peers.brokers.kafka import ZooKeeperKafka
 from peers.brokers.zookeeper import ZooKeeper
@@ -157,6 +160,16 @@ class Cluster:
             self.wait_for(
                 topic, lambda found: {each.leader for each in found.partitions.values()} <= others, admin, _POLL_MANY_S
             )
+
+    def prefer_another(self, topic: str) -> None:
+        """Let another replica of partition 0 be the preferred leader; it does not lead yet."""
+        leader = self.leader(topic)
+        replicas = [*(number for number in BROKERS if number != leader), leader]
+        with Admin(ClientConfig.from_dict({"bootstrap.servers": self.bootstrap})) as admin:
+            partition = ClientPartition(topic, 0)
+            [failure] = admin.replicas.alter_partition_reassignments({partition: replicas}).values()
+        if failure is not None:
+            raise failure
 
     def elect_preferred(self, topic: str, partitions: int) -> None:
         """Have each partition led by the first of its replicas."""
