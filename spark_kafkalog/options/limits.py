@@ -14,6 +14,10 @@ LIMITS = tuple(
     frozenset({f"{side}timestamp", f"{side}offsetsbytimestamp", f"{side}offsets"}) for side in ("starting", "ending")
 )
 """The options that tell a start, and those that tell an end, in lower case."""
+OFFSETS_STRATEGY = "startingOffsetsStrategy"
+TIMESTAMPS_STRATEGY = "startingOffsetsByTimestampStrategy"
+LENIENT = {OFFSETS_STRATEGY: "earliest", TIMESTAMPS_STRATEGY: "latest"}
+"""Options for partitions without a start, each with the end where these begin then. The default of each is `error`."""
 _ENDS = ("earliest", "latest")
 
 
@@ -59,8 +63,8 @@ def parse_limit(given: Given, side: str) -> Limit | None:
     `startingTimestamp` takes precedence over `startingOffsetsByTimestamp`, and that over `startingOffsets`;
     likewise for `ending…`.
     """
-    latest_if_none = side == "starting" and _is_lenient(given, "startingOffsetsByTimestampStrategy", "latest")
-    earliest_if_none = side == "starting" and _is_lenient(given, "startingOffsetsStrategy", "earliest")
+    latest_if_none = side == "starting" and is_lenient(given, TIMESTAMPS_STRATEGY)
+    earliest_if_none = side == "starting" and is_lenient(given, OFFSETS_STRATEGY)
     if f"{side}Timestamp" in given:
         return AtTimestamp(given.get(f"{side}Timestamp", single_timestamp, 0), latest_if_none)
     if f"{side}OffsetsByTimestamp" in given:
@@ -84,12 +88,16 @@ def parse_limit(given: Given, side: str) -> Limit | None:
     return AtOffsets(offsets, earliest_if_none)
 
 
-def _is_lenient(given: Given, name: str, other: str) -> bool:
-    """Return whether an option is `other` instead of `error`, which is the default."""
+def is_lenient(given: Given, name: str) -> bool:
+    """Return whether an option of `LENIENT` has its other value than `error`.
+
+    Raises:
+        OptionsError: It has neither.
+    """
     strategy = given.get(name, lambda _, text: text.strip().lower(), "error")
-    if strategy not in ("error", other):
-        raise OptionsError(f"{name}: expected error or {other}, got '{strategy}'")
-    return strategy == other
+    if strategy not in ("error", LENIENT[name]):
+        raise OptionsError(f"{name}: expected error or {LENIENT[name]}, got '{strategy}'")
+    return strategy == LENIENT[name]
 
 
 def check_order(starting: Limit, ending: Limit) -> None:

@@ -18,7 +18,21 @@ from kafkalog.client.properties.foreign import warnings_about
 from kafkalog.client.properties.providers import resolve
 from spark_kafkalog.delegation import clusters
 from spark_kafkalog.delegation.application import application_settings
-from spark_kafkalog.options.limits import EARLIEST, LATEST, AtEnd, AtOffsets, Limit, check_order, parse_limit
+from spark_kafkalog.options.limits import (
+    EARLIEST,
+    LATEST,
+    LENIENT,
+    OFFSETS_STRATEGY,
+    TIMESTAMPS_STRATEGY,
+    AtEnd,
+    AtOffsets,
+    AtTimestamp,
+    AtTimestamps,
+    Limit,
+    check_order,
+    is_lenient,
+    parse_limit,
+)
 from spark_kafkalog.options.parsing import (
     Given,
     OptionsError,
@@ -64,7 +78,7 @@ _STREAM_REFUSED = {
 _OPTIONS = (
     *("subscribe", "subscribePattern", "assign", "failOnDataLoss", "includeHeaders", "groupIdPrefix"),
     *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"),
-    *("startingOffsetsStrategy", "startingOffsetsByTimestampStrategy"),
+    *LENIENT,
     *("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp", "minPartitions", "maxRecordsPerPartition"),
     *_BATCH_IGNORED,
     *_STREAM_IGNORED,
@@ -158,6 +172,8 @@ class SourceOptions:
             client = ClientConfig.from_dict(properties if cluster is None else cluster.with_token(properties, None))
         except ConfigError as error:
             raise OptionsError(f"{shown_prefix}{error}") from None
+        starting = parse_limit(given, "starting")
+        _warn_about_strategies(given, starting)
         _warn_about_groups(given, shown_prefix)
         _warn_about_unknown(options, client, shown_prefix)
         least = given.get("minOffsetsPerTrigger", positive, None)
@@ -170,7 +186,7 @@ class SourceOptions:
             strategy=strategy,
             client=client,
             properties=properties,
-            starting=parse_limit(given, "starting"),
+            starting=starting,
             ending=parse_limit(given, "ending"),
             fail_on_data_loss=given.get("failOnDataLoss", boolean, True),
             include_headers=given.get("includeHeaders", boolean, False),
@@ -275,6 +291,22 @@ def _batch_size(name: str, text: str) -> int:
     if value > MOST_BATCH_BYTES:
         raise OptionsError(f"{name} must be at most 2g, got '{text}'")
     return value
+
+
+def _warn_about_strategies(given: Given, starting: Limit | None) -> None:
+    """Warn about a strategy for another kind of start than the query's. `error` is the default, and changes nothing."""
+    if is_lenient(given, OFFSETS_STRATEGY) and not isinstance(starting, AtOffsets):
+        logger.warning(
+            "Option %s has no effect: it is for partitions that startingOffsets leaves out, and this query does not "
+            "start at offsets of single partitions",
+            OFFSETS_STRATEGY,
+        )
+    if is_lenient(given, TIMESTAMPS_STRATEGY) and not isinstance(starting, AtTimestamp | AtTimestamps):
+        logger.warning(
+            "Option %s has no effect: it is for startingTimestamp and startingOffsetsByTimestamp, and this query has "
+            "neither",
+            TIMESTAMPS_STRATEGY,
+        )
 
 
 def _warn_about_groups(given: Given, prefix: str) -> None:

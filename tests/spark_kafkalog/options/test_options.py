@@ -289,6 +289,29 @@ def test_options_that_are_known_are_not_told_of(caplog: pytest.LogCaptureFixture
     assert not caplog.records
 
 
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"startingTimestamp": "1"}, "startingOffsetsStrategy"),
+        (
+            {"startingOffsetsByTimestamp": '{"t":{"0":5}}', "startingOffsets": '{"t":{"0":9}}'},
+            "startingOffsetsStrategy",
+        ),
+        ({"startingOffsets": "earliest"}, "startingOffsetsStrategy startingOffsetsByTimestampStrategy"),
+        ({"startingOffsets": '{"t":{"0":9}}'}, "startingOffsetsByTimestampStrategy"),
+        ({}, "startingOffsetsStrategy startingOffsetsByTimestampStrategy"),
+    ],
+)
+def test_a_strategy_for_another_start_is_told(
+    given: dict[str, str], named: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    parse(**given, startingOffsetsStrategy="error", startingOffsetsByTimestampStrategy="error")
+    assert not caplog.records
+    parse(**given, startingOffsetsStrategy="earliest", startingOffsetsByTimestampStrategy="latest")
+    told = [each.message.partition(" has no effect: it is for ")[0] for each in caplog.records]
+    assert told == [f"Option {name}" for name in named.split()]
+
+
 def test_batch_says_what_it_ignores(caplog: pytest.LogCaptureFixture) -> None:
     parse(maxOffsetsPerTrigger="5", maxTriggerDelay="1s", smallBatchBytes="1m", filterPushdown="true").batch_limits()
     assert "maxOffsetsPerTrigger option ignored in batch queries" in caplog.text
