@@ -14,6 +14,9 @@ frame, have another type, and are converted. To readers and to users the column 
 convert still have the length in their metadata, and are refused. Only batches get this far: Spark converts no rows of
 streams.
 
+In tables that earlier versions created, `topic` is a STRING, so that rows do not tell their table. Such tables lack the
+mark `kafkalog.form` beside their options, and nothing is written with these options.
+
 Spark marks the creation of a table by the properties `owner` and `provider` among the options, and names the table's
 options `option.…` (`TableCatalog` in Spark's interface). No other query has these.
 """
@@ -33,6 +36,9 @@ from spark_kafkalog.options.subscription import names_a_source
 from spark_kafkalog.redaction import is_secret
 
 KEY = "kafkalog.options"
+FORM_KEY = "kafkalog.form"
+_FORM = 2
+"""The form of a table whose `topic` is a VARCHAR. Earlier tables have no form."""
 _OPTION = "option."
 _MARKS = ("owner", "provider")
 _SERVERS = "kafka.bootstrap.servers"
@@ -45,6 +51,7 @@ REMEDY = (
     "Create the table without a list of columns and with OPTIONS, so that its schema keeps them, or use "
     "CREATE TEMPORARY VIEW … USING kafkalog OPTIONS (…)"
 )
+_AGAIN = "create it again: DROP TABLE …, and CREATE TABLE … USING kafkalog OPTIONS (…). No record is lost"
 
 
 def created_with(options: Mapping[str, str]) -> dict[str, str] | None:
@@ -68,7 +75,7 @@ def created_with(options: Mapping[str, str]) -> dict[str, str] | None:
 def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
     """Return a schema that carries a table's options, and whose `topic` differs from that of other tables."""
     first, *others = schema.fields
-    metadata = {**first.metadata, KEY: dict(options)}
+    metadata = {**first.metadata, KEY: dict(options), FORM_KEY: _FORM}
     fields = [StructField(first.name, first.dataType, first.nullable, metadata), *others]
     kind = _kind_of_topic(options)
     return StructType(
@@ -98,6 +105,11 @@ def options_in(schema: StructType) -> dict[str, str]:
         if isinstance(found, dict):
             return {str(name): str(value) for name, value in found.items()}
     return {}
+
+
+def _is_of_earlier_table(schema: StructType) -> bool:
+    """Return whether a schema carries the options of a table that an earlier version created."""
+    return any(KEY in column.metadata and column.metadata.get(FORM_KEY) != _FORM for column in schema.fields)
 
 
 def for_reading(schema: StructType, given: Mapping[str, str]) -> dict[str, str]:
@@ -136,14 +148,21 @@ def for_writing(schema: StructType, given: Mapping[str, str]) -> dict[str, str]:
         raise OptionsError(
             "These rows have the columns that they were read with, from a table with the same options as the one that "
             "is written to, so Spark does not tell which of the two it is. Select the columns to write: "
-            "INSERT INTO … (key, value) SELECT key, value FROM …; or give kafka.bootstrap.servers and topic"
+            "INSERT INTO … (key, value) SELECT key, value FROM …; or give kafka.bootstrap.servers and topic. If an "
+            f"earlier version of kafkalog created the table that is written to, {_AGAIN}"
+        )
+    if _is_of_earlier_table(schema):
+        raise OptionsError(
+            "An earlier version of kafkalog created this table, or the one that these rows were read from. Such tables "
+            "can be read, but rows do not tell which of them they are written to. To write, "
+            f"{_AGAIN}; or give kafka.bootstrap.servers and topic in the query"
         )
     kept = {name: value for name, value in options_in(schema).items() if _is_of_sinks(name.lower())}
     options = {**kept, **given}
     if _SERVERS not in options:
         raise OptionsError(
             f"{missing_servers(given, 'producer')}. A table has it if it was created with it among the OPTIONS, and "
-            "without a list of columns"
+            f"without a list of columns. If an earlier version of kafkalog created the table, {_AGAIN}"
         )
     return options
 

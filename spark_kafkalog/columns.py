@@ -18,6 +18,7 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
+    VarcharType,
 )
 
 from spark_kafkalog.options.parsing import OptionsError
@@ -63,6 +64,12 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
             alike = [name for name in COLUMNS if name.lower() == column.name.lower()]
             hint = f"did you mean '{alike[0]}'?" if alike else f"its columns are {_declaration()}"
             raise OptionsError(f"schema: the source has no column '{column.name}'; {hint}")
+        if isinstance(column.dataType, VarcharType):
+            raise OptionsError(
+                f"schema: column '{column.name}' is {column.dataType.simpleString().upper()}, which PySpark cannot "
+                "convert. If this is a table in the catalog, set spark.sql.preserveCharVarcharTypeInfo=false to read "
+                f"it; a schema of the query has {kind.simpleString().upper()} there"
+            )
         if column.dataType != kind:
             raise OptionsError(
                 f"schema: column '{column.name}' is {kind.simpleString().upper()}, not "

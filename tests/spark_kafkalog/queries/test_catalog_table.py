@@ -153,6 +153,49 @@ def test_rows_that_may_be_of_another_table_are_refused() -> None:
     assert catalog_table.for_writing(carrying(), {SERVERS: "other:1"}) == {SERVERS: "other:1"}
 
 
+def of_earlier_version(options: dict[str, str]) -> StructType:
+    """Return the schema of a table whose `topic` is a STRING, as it was before rows told their table."""
+    key, *others = source_schema(include_headers=False).fields
+    return StructType([StructField(key.name, key.dataType, metadata={catalog_table.KEY: options}), *others])
+
+
+def test_tables_of_earlier_versions_are_read_but_not_written() -> None:
+    earlier = of_earlier_version(KEPT)
+    assert catalog_table.for_reading(earlier, {}) == KEPT
+    with pytest.raises(OptionsError, match=r"earlier version of kafkalog created this table.* create it again: DROP"):
+        catalog_table.for_writing(earlier, {"topic": "u"})
+    assert catalog_table.for_writing(earlier, {SERVERS: "other:1"}) == {SERVERS: "other:1"}
+
+
+def test_rows_of_an_earlier_table_do_not_go_back_to_its_topic(spark: SparkSession, topics: Topics, table: str) -> None:
+    """Spark leaves rows as they are if the columns of the table that is written to are the same."""
+    topic = topics.create("earlier")
+    topics.produce(topic, numbers(3))
+    options = {SERVERS: topics.bootstrap, "subscribe": topic, "topic": topic}
+    schema = of_earlier_version(options)
+    # Spark does not ask the source about a table with columns, and so creates one with a STRING, as before.
+    create(spark, table, f"({', '.join(f'{each.name} {each.dataType.simpleString()}' for each in schema)})", **options)
+    rows = spark.read.format("kafkalog").schema(schema).options(**{SERVERS: topics.bootstrap, "subscribe": topic})
+    with pytest.raises(PySparkException, match="An earlier version of kafkalog created this table"):
+        rows.load().writeTo(table).append()
+    assert rows.load().count() == 3
+
+
+def test_a_setting_that_hinders_reading_is_named(spark: SparkSession, topics: Topics, table: str) -> None:
+    topic = topics.create("varchar")
+    create(spark, table, **{SERVERS: topics.bootstrap, "subscribe": topic})
+    setting = "spark.sql.preserveCharVarcharTypeInfo"
+    spark.conf.set(setting, "true")
+    try:
+        with pytest.raises(PySparkException, match=f"set {setting}=false to read it"):
+            spark.table(table).count()
+        query = spark.readStream.table(table).writeStream.format("noop").trigger(availableNow=True)
+        with pytest.raises(PySparkException, match=f"set {setting}=false to read it"):
+            query.start().awaitTermination(240)
+    finally:
+        spark.conf.unset(setting)
+
+
 def test_tables_with_other_options_have_other_types_of_topic() -> None:
     plain = source_schema(include_headers=False)
     tables = [catalog_table.with_options(plain, {**KEPT, "topic": f"t{n}"})["topic"].dataType for n in range(50)]
