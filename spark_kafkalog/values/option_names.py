@@ -10,6 +10,7 @@ REGISTRY = (
     "schemaRegistry.timeout.ms",
     "schemaRegistry.retries",
     "schemaRegistry.ssl.ca.location",
+    "schemaRegistry.max.missing.ids",
 )
 NAMES = ("valueFormat", "valueSchema", "avroFraming", "columnNameOfCorruptRecord", *REGISTRY)
 

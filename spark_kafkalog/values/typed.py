@@ -18,7 +18,7 @@ from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.process_cache import ProcessCache
 from spark_kafkalog.values.arrow_types import has_not_null, nullable
-from spark_kafkalog.values.registry.known_schemas import KnownSchemas
+from spark_kafkalog.values.registry.known_schemas import KnownSchemas, TaskSchemas
 from spark_kafkalog.values.registry.schema_registry import RegisteredSchema, RegistryConfig, SchemaRegistry
 from spark_kafkalog.values.value_options import ValueOptions
 
@@ -112,6 +112,10 @@ class Typed:
     def _reads_values(self, schema: StructType) -> bool:
         return any(each.name in (VALUE, self.options.corrupt_column) for each in schema.fields)
 
+    def begin(self) -> None:
+        """Begin to decode the records of a task, or of a micro-batch that the planner reads."""
+        self._schemas.begin()
+
     def batch(self, batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
         """Return a batch of records with columns `names` and decoded values. Null values stay null.
 
@@ -139,8 +143,12 @@ class Typed:
         from spark_kafkalog.values.avro.from_avro import AvroDecoder
 
         assert self.reader is not None
-        lookup = None if self.options.registry is None else self._schemas_of
+        lookup = None if self.options.registry is None else self._schemas.get
         return AvroDecoder(self.reader, framed=self.options.framed, lookup=lookup)
+
+    @cached_property
+    def _schemas(self) -> TaskSchemas:
+        return TaskSchemas(self._schemas_of, self.options.most_missing_ids)
 
     def _schemas_of(self, ids: Collection[int]) -> Mapping[int, RegisteredSchema]:
         config = self.options.registry
@@ -148,7 +156,7 @@ class Typed:
         return SCHEMAS.get(config, lambda: KnownSchemas(SchemaRegistry(config).by_id)).get(ids)
 
     def __getstate__(self) -> Mapping[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_decoder"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_decoder", "_schemas")}
 
 
 def checked_json(schema: StructType, where: str) -> StructType:

@@ -116,5 +116,6 @@ class TypedStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
 
 
 def decoded(batches: Iterator[Any], typed: Typed, names: tuple[str, ...]) -> Iterator[Any]:
-    """Decode the values of record batches."""
+    """Decode the values of the record batches of one task, or of a micro-batch that the planner reads."""
+    typed.begin()
     return (typed.batch(batch, names) for batch in batches)

@@ -18,6 +18,7 @@ from spark_kafkalog.values.registry.schema_registry import RegistryConfig
 
 FORMATS = ("json", "avro")
 FRAMINGS = ("confluent", "none")
+DEFAULT_MISSING_IDS = 10_000
 CORRUPT_COLUMN = "_corrupt_record"
 """As `spark.sql.columnNameOfCorruptRecord`."""
 _BELONG = {"json": frozenset({"avroframing", *(name.lower() for name in REGISTRY)}), "avro": frozenset[str]()}
@@ -35,6 +36,8 @@ class ValueOptions:
     avro_schema: str | None = None
     registry: RegistryConfig | None = None
     framed: bool = False
+    most_missing_ids: int = DEFAULT_MISSING_IDS
+    """The most different schema ids of one task that the registry may not know."""
     corrupt_column: str = CORRUPT_COLUMN
 
     @classmethod
@@ -71,6 +74,7 @@ class ValueOptions:
             avro_schema=schema,
             registry=registry,
             framed=_framing(given, registry is not None) == "confluent",
+            most_missing_ids=given.get("schemaRegistry.max.missing.ids", positive, DEFAULT_MISSING_IDS),
             corrupt_column=corrupt,
         )
 

@@ -6,12 +6,14 @@ import json
 import threading
 from collections.abc import Collection
 
+import pyarrow as pa
 import pytest
 
 from spark_kafkalog.values.avro.from_avro import MOST_WRITERS, AvroDecoder
 from spark_kafkalog.values.registry import known_schemas
 from spark_kafkalog.values.registry.known_schemas import MISSING_S, KnownSchemas
 from spark_kafkalog.values.registry.schema_registry import RegisteredSchema, SchemaRegistryError
+from spark_kafkalog.values.typed_readers import decoded
 from tests.spark_kafkalog.values.avro.avro_values import SIMPLE, decode, read, typed, written
 from tests.spark_kafkalog.values.registry_server import RegistryServer
 
@@ -122,3 +124,31 @@ def test_a_batch_of_many_missing_ids_asks_once_for_each(registry: RegistryServer
         rows = read(found, [*missing, good])
         assert rows == [*((None, value) for value in missing), ({"id": 1, "name": None}, None)]
     assert sorted(registry.requests) == sorted(f"/schemas/ids/{each}" for each in (1, *range(100, 200)))
+
+
+def test_a_task_with_too_many_missing_ids_ends(registry: RegistryServer) -> None:
+    """Long before it has asked for all of them. Ids that are remembered cost no further request."""
+    registry.register("users-value", SIMPLE)
+    datum = written(SIMPLE, {"id": 1, "name": None})
+    values = [b"\0" + each.to_bytes(4, "big") + datum for each in range(1, 3001)]
+    found = typed(registry, valueSchema=json.dumps(SIMPLE), **{"schemaRegistry.max.missing.ids": "250"})
+    with pytest.raises(SchemaRegistryError, match=r"it knows none of 299 schema ids .* such as 2, 3, 4, .* than 250"):
+        read(found, [*values])
+    assert len(registry.requests) == 300
+    found.begin()
+    rows = read(found, [*values[:251]])
+    assert rows == [({"id": 1, "name": None}, None), *((None, value) for value in values[1:251])]
+    assert len(registry.requests) == 300
+    with pytest.raises(SchemaRegistryError, match="it knows none of 251 schema ids"):
+        read(found, [*values[:252]])
+
+
+def test_each_task_and_each_small_batch_has_its_own_limit(registry: RegistryServer) -> None:
+    values = [b"\0" + each.to_bytes(4, "big") for each in range(1, 7)]
+    found = typed(registry, valueSchema=json.dumps(SIMPLE), **{"schemaRegistry.max.missing.ids": "3"})
+    for some in (values[:3], values[3:], values[:3]):
+        batch = pa.record_batch({"value": pa.array(some, pa.binary())})
+        (rows,) = decoded(iter([batch]), found, ("value", "_corrupt_record"))
+        assert rows.column(1).to_pylist() == some
+    with pytest.raises(SchemaRegistryError, match="it knows none of 6 schema ids"):
+        read(found, [*values[3:]])
