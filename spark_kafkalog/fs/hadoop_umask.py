@@ -29,9 +29,12 @@ def umask() -> int:
     Raises:
         OSError: The configuration cannot be read, or has a umask that is none.
     """
-    path, text = _setting(KEY)
+    found = _setting(KEY)
+    if found is None:
+        return DEFAULT
+    path, text = found
     try:
-        return parse(text) if text else DEFAULT
+        return parse(text)
     except ValueError as error:
         raise OSError(f"{path}: {KEY}={text}: {error}") from None
 
@@ -42,24 +45,25 @@ def default_acls_replace_it() -> bool:
     Raises:
         OSError: The configuration cannot be read.
     """
-    return _setting(_INHERITANCE)[1].lower() != "false"
+    found = _setting(_INHERITANCE)
+    return found is None or found[1].lower() != "false"
 
 
-def _setting(key: str) -> tuple[Path, str]:
-    """Return the text of a setting, empty if there is none, and the file that it is in."""
+def _setting(key: str) -> tuple[Path, str] | None:
+    """Return the file that has a setting, and its text; None if no file has it, or only without a text."""
     directory, home = os.environ.get("HADOOP_CONF_DIR"), os.environ.get("HADOOP_HOME")
     if directory is None and home is not None:
         directory = f"{home}/etc/hadoop"
-    return (Path(), "") if directory is None else _setting_in(directory, key)
+    return None if directory is None else _setting_in(directory, key)
 
 
 @functools.cache
-def _setting_in(directory: str, key: str) -> tuple[Path, str]:
-    """Return the last text of a setting and its file. What is final is not replaced.
+def _setting_in(directory: str, key: str) -> tuple[Path, str] | None:
+    """Return the last text of a setting and its file, as `_setting` does. What is final is not replaced.
 
     That is what `loadProperty` of Hadoop's Configuration does.
     """
-    found = Path(), ""
+    found: tuple[Path, str] | None = None
     for path in (Path(directory, name) for name in _FILES):
         for text, is_final in _texts(path, key):
             found = (path, text) if text else found

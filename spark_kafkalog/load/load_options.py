@@ -11,8 +11,8 @@ from kafkalog.client.types import TopicPartition
 from spark_kafkalog.load.layout.staging import HEARTBEAT_S, STALE_AFTER_S
 from spark_kafkalog.options.java_patterns import PatternError, compile_java
 from spark_kafkalog.options.limits import EARLIEST, LATEST, AtEnd, AtOffsets, AtTimestamp, Limit
-from spark_kafkalog.options.parsing import OptionsError, parse_offsets
-from spark_kafkalog.options.source_options import MOST_BATCH_BYTES, SourceOptions
+from spark_kafkalog.options.parsing import OptionsError, batch_size, parse_offsets
+from spark_kafkalog.options.source_options import SourceOptions
 
 FORMATS = ("parquet", "avro", "raw")
 COMPRESSION_LEVEL = 3
@@ -83,8 +83,8 @@ class LoadOptions:
                 if self.topic_pattern is not None:
                     raise OptionsError(f"{option} names offsets, and --topic-pattern no topics: use --topic")
                 _check_offsets(option, limit.offsets, self.topics)
-        if self.max_batch_bytes is not None and self.max_batch_bytes > MOST_BATCH_BYTES:
-            raise OptionsError(f"--max-batch-bytes must be at most 2g, got {self.max_batch_bytes}")
+        if self.max_batch_bytes is not None:
+            batch_size("--max-batch-bytes", str(self.max_batch_bytes))
         check_stale_after(self.stale_after_s, self.heartbeat_s)
         for name in sorted({each.lower() for each in self.properties} & _REFUSED_PROPERTIES.keys()):
             raise OptionsError(

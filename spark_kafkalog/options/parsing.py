@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 INT64_MAX = (1 << 63) - 1
 INT32_MAX = (1 << 31) - 1
+_MOST_BATCH_BYTES = 2 << 30
 _MOST_DIGITS = 19
 """Digits of a number that fits in 64 bits. Python refuses to convert a text of thousands of digits."""
 _OFFSETS_EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
@@ -177,6 +178,14 @@ def size_or_none(name: str, text: str) -> int:
 def size(name: str, text: str) -> int:
     """Parse a size in Spark's form ("512m", "1gb"; a bare number is bytes) into bytes, at least 1."""
     return positive(name, str(size_or_none(name, text)))
+
+
+def batch_size(name: str, text: str) -> int:
+    """Parse the most bytes that a record batch may expand to, at most 2g: offsets in Arrow arrays have 32 bits."""
+    value = size(name, text)
+    if value > _MOST_BATCH_BYTES:
+        raise OptionsError(f"{name} must be at most 2g, got '{text}'")
+    return value
 
 
 _UNITS_S = {

@@ -36,6 +36,7 @@ from spark_kafkalog.options.limits import (
 from spark_kafkalog.options.parsing import (
     Given,
     OptionsError,
+    batch_size,
     boolean,
     duration,
     missing_servers,
@@ -58,8 +59,6 @@ DEFAULT_POLL_TIMEOUT_MS = 120_000
 DEFAULT_MAX_TRIGGER_DELAY_S = 15 * 60.0
 DEFAULT_SMALL_BATCH_BYTES = 1 << 20
 DEFAULT_MAX_BATCH_BYTES = 512 << 20
-MOST_BATCH_BYTES = 2 << 30
-"""The most that `maxBatchBytes` may be: lengths in record batches, and offsets in Arrow arrays, have 32 bits."""
 
 _BATCH_IGNORED = (
     "maxOffsetsPerTrigger",
@@ -199,7 +198,7 @@ class SourceOptions:
             commit_group=given.get("commitGroup", _group, None),
             filter_pushdown=given.get("filterPushdown", boolean, False),
             small_batch_bytes=given.get("smallBatchBytes", size_or_none, DEFAULT_SMALL_BATCH_BYTES),
-            max_batch_bytes=given.get("maxBatchBytes", _batch_size, DEFAULT_MAX_BATCH_BYTES),
+            max_batch_bytes=given.get("maxBatchBytes", batch_size, DEFAULT_MAX_BATCH_BYTES),
             keep_freed_memory=given.get("keepFreedMemory", size_or_none, 0),
             max_trigger_delay_s=given.get("maxTriggerDelay", duration, DEFAULT_MAX_TRIGGER_DELAY_S),
             poll_timeout_ms=given.get("kafkaConsumer.pollTimeoutMs", positive, DEFAULT_POLL_TIMEOUT_MS),
@@ -284,13 +283,6 @@ def _group(name: str, text: str) -> str:
     if not text.strip():
         raise OptionsError(f"{name}: the name of a consumer group is expected, got '{text}'")
     return text.strip()
-
-
-def _batch_size(name: str, text: str) -> int:
-    value = size(name, text)
-    if value > MOST_BATCH_BYTES:
-        raise OptionsError(f"{name} must be at most 2g, got '{text}'")
-    return value
 
 
 def _warn_about_strategies(given: Given, starting: Limit | None) -> None:

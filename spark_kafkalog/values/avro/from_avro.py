@@ -15,7 +15,7 @@ other may have thousands of millions of parts that take no bytes; a decimal of v
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Context, Decimal
 from struct import Struct
 from typing import Any
@@ -250,9 +250,9 @@ class AvroDecoder:
         rows: list[Any] = []
         bad = np.zeros(len(values), bool)
         listed = values.to_pylist()
-        writers = self._writers_of(listed) if self._framed and self._lookup is not None else None
+        writer_of = self._writer_of(listed)
         for at, value in enumerate(listed):
-            row = None if value is None else self._row(value, writers)
+            row = None if value is None else self._row(value, writer_of(value))
             bad[at] = row is None and value is not None
             rows.append(row)
         try:
@@ -272,21 +272,26 @@ class AvroDecoder:
                 bad[at] = True
         return pa.concat_arrays(arrays)
 
-    def _row(self, value: bytes, writers: Mapping[int, Writer | None] | None) -> Any:
-        """Return the record; None if the bytes are not one. `writers` has the schemas of the batch, by their ids."""
-        writer: Writer | None = self._reader
-        start = 0
-        if self._framed:
-            if len(value) < _FRAME.size or value[0] != MAGIC:
-                return None
-            if writers is not None:
-                writer = writers.get(_FRAME.unpack_from(value)[1])
-            start = _FRAME.size
+    def _writer_of(self, values: Sequence[bytes | None]) -> Callable[[bytes], Writer | None]:
+        """Return a function that finds the writer's schema of one of the values; None if the value names none.
+
+        Errors of `lookup` pass through.
+        """
+        if not self._framed:
+            return lambda _: self._reader
+        if self._lookup is None:
+            return lambda value: None if _schema_id(value) is None else self._reader
+        ids = {_schema_id(value) for value in values if value is not None}
+        writers = self._writers_by_id({each for each in ids if each is not None}, self._lookup)
+        return lambda value: None if (each := _schema_id(value)) is None else writers.get(each)
+
+    def _row(self, value: bytes, writer: Writer | None) -> Any:
+        """Return the record that `writer` reads; None if the bytes are not one, or there is no `writer`."""
         if writer is None:
             return None
         # fastavro skips a field that the record's end cuts short. It then reads the byte that is added here.
         stream = writer.stream(value + _BEYOND)
-        stream.seek(start)
+        stream.seek(_FRAME.size if self._framed else 0)
         try:
             datum = writer.read(stream, writer.schema, None if writer is self._reader else self._reader.schema)
             return self._convert(datum) if stream.tell() == len(value) else None
@@ -294,20 +299,25 @@ class AvroDecoder:
             # Invalid input makes fastavro raise errors of all kinds.
             return None
 
-    def _writers_of(self, values: Iterable[bytes | None]) -> dict[int, Writer | None]:
-        """Return the writers' schemas of a batch by their ids; None for one that cannot be used.
+    def _writers_by_id(self, ids: Collection[int], lookup: Lookup) -> dict[int, Writer | None]:
+        """Return the writers' schemas of ids; None for one that cannot be used.
 
         An id without a schema is left out. It may be registered later; `lookup` knows when to ask again.
         """
-        assert self._lookup is not None
-        frames = {value[: _FRAME.size] for value in values if value}
-        ids = [_FRAME.unpack(each)[1] for each in frames if len(each) == _FRAME.size and each[0] == MAGIC]
         writers = {each: self._writers[each] for each in ids if each in self._writers}
         if unknown := sorted(set(ids) - writers.keys()):
-            for each, schema in self._lookup(unknown).items():
+            for each, schema in lookup(unknown).items():
                 writers[each] = self._writers[each] = _load_writer(each, schema)
             drop_oldest(self._writers, MOST_WRITERS)
         return writers
+
+
+def _schema_id(value: bytes) -> int | None:
+    """Return the id in a value's frame; None if it has no frame."""
+    if len(value) < _FRAME.size or value[0] != MAGIC:
+        return None
+    schema_id: int = _FRAME.unpack_from(value)[1]
+    return schema_id
 
 
 def _load_writer(schema_id: int, schema: RegisteredSchema) -> Writer | None:
