@@ -13,17 +13,17 @@ import logging
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from struct import Struct
 
 import pyarrow as pa
 
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.client.errors import ClientError, ClientTimeoutError, KafkaError
 from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.fetch.partition_fetcher import PartitionFetcher
 from kafkalog.client.offsets import list_offsets
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
 from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from kafkalog.records.arrow import decode_arrow
 from spark_kafkalog.data_loss import GONE_AFTER_S, RECREATED_AFTER_S, Condition, reporter
@@ -68,7 +68,7 @@ def read_range(
     Raises:
         DataLossError: Records are gone, and `failOnDataLoss` is set.
         BatchTooLargeError: A batch expands to more than `maxBatchBytes`.
-        TimeoutError: The position has not moved for `kafkaConsumer.pollTimeoutMs`.
+        TimeoutError: The position has not moved for `kafkaConsumer.pollTimeoutMs`, although the log goes on.
         RuntimeError, ClientError: The task was told to stop (`stopping`).
         Exception: Fetching or decoding has failed.
     """
@@ -257,14 +257,18 @@ class _RangeReader:
             self._waits_since = None
 
     def _check_progress(self) -> None:
-        """Check that the position has not been awaited for too long.
+        """Check that the position has not been awaited for too long. Report the rest as lost if the log ends there.
 
         Raises:
-            TimeoutError: It has.
+            TimeoutError: It has, and the log goes on.
         """
         assert self._waits_since is not None
         waited_ms = (time.monotonic() - self._waits_since) * 1000
         if waited_ms >= self._options.poll_timeout_ms:
+            end = self._end_of_log()
+            if end is not None and end <= self._position:
+                self._lose(self._end, f"the log has ended at {end} for {self._options.poll_timeout_ms} milliseconds")
+                return
             raise TimeoutError(
                 f"Cannot fetch record for offset {self._position} of {self._tp} in {self._options.poll_timeout_ms} "
                 f"milliseconds; the task is to read up to offset {self._end}. Does the partition hold that much? "
@@ -272,6 +276,17 @@ class _RangeReader:
             )
 
     # Lost records
+
+    def _end_of_log(self) -> int | None:
+        """Return the high watermark by the partition's leader; None if that does not tell.
+
+        The last stable offset is no end: the records of an open transaction are behind it.
+        """
+        deadline = time.monotonic() + self._patience_s
+        with suppress(ClientError, KafkaError):
+            asked = dict.fromkeys([self._tp], LATEST)
+            return list_offsets(self._cluster, asked, READ_UNCOMMITTED, deadline)[self._tp].offset
+        return None
 
     def _check_gap(self, chunk: FetchedRecords) -> None:
         """Report missing offsets as lost if the log begins behind them; otherwise they never held a record."""

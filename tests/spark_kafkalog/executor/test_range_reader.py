@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
@@ -71,14 +72,39 @@ def test_a_deleted_topic(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> Non
     assert read(topics, topic, 0, 3, failOnDataLoss="false", **quick) == []
 
 
-def test_records_that_do_not_come(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    topic = topics.create("waits")
-    topics.produce(topic, numbers(3))
-    # Each look at the clock is ten seconds after the one before, so that answers may take as long as they do.
+@pytest.fixture
+def hurrying(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return options of a reader for which each look at the clock is ten seconds after the one before.
+
+    So answers may take as long as they do.
+    """
     clock = itertools.count(time.monotonic(), 10.0)
     monkeypatch.setattr(reader_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    return {"kafkaConsumer.pollTimeoutMs": 60_000, "kafka.fetch.max.wait.ms": 100}
+
+
+def test_a_log_that_ends_within_the_range(topics: Topics, hurrying: dict[str, Any]) -> None:
+    """As Spark's source does (`KafkaDataConsumer`): after a log was cut off, the query can go on without the rest."""
+    topic = topics.create("cut-off")
+    topics.produce(topic, numbers(3))
+    with pytest.raises(DataLossError, match=r"\[3, 9\) of .*: the log has ended at 3 for 60000 milliseconds"):
+        read(topics, topic, 1, 9, **hurrying)
+    assert read(topics, topic, 1, 9, failOnDataLoss="false", **hurrying) == numbers(2, 1)
+
+
+def test_records_of_a_transaction_that_does_not_end(topics: Topics, hurrying: dict[str, Any]) -> None:
+    """They are no loss: they may be committed yet."""
+    topic = topics.create("waits")
+    topics.produce(topic, numbers(3))
+    producer = Producer({"bootstrap.servers": topics.bootstrap, "transactional.id": topic})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(60)
+    hurrying |= {"failOnDataLoss": "false", "kafka.isolation.level": "read_committed"}
     with pytest.raises(TimeoutError, match=r"Cannot fetch record for offset 3 of .* in 60000 milliseconds"):
-        read(topics, topic, 1, 9, **{"kafkaConsumer.pollTimeoutMs": 60_000, "kafka.fetch.max.wait.ms": 100})
+        read(topics, topic, 1, 4, **hurrying)
+    producer.abort_transaction(60)
 
 
 def test_a_range_that_is_still_being_written(topics: Topics) -> None:
@@ -173,13 +199,10 @@ class Scripted:
         options: Mapping[str, str] | None = None,
         topic: str | None = None,
     ) -> None:
-        from kafkalog.protocol.messages.fetch import FetchRequest
-        from kafkalog.protocol.messages.metadata import MetadataRequest
-        from tests.support.scripted import ScriptedBroker, metadata
+        from tests.spark_kafkalog.load.scripted import broker_of_topic
 
         self._answer = answer
-        self.server = ScriptedBroker({FetchRequest: self._fetch})
-        self.server.handlers[MetadataRequest] = lambda request: metadata({1: self.server}, {("t", 0): 1})
+        self.server = broker_of_topic(self._fetch)
         given = {"kafka.bootstrap.servers": self.server.address, "subscribe": "t", **(options or {})}
         self.reading = reader_module._RangeReader(
             TopicPartition("t", 0), start, 9, SourceOptions.parse(given), topic=topic
