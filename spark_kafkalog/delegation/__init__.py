@@ -6,5 +6,6 @@ JVM. The token goes to the executors with their tasks, so that nothing shows it.
 
 - `application`  the settings of the Spark application that a process belongs to
 - `clusters`     what the settings say about a cluster, and which cluster a query's servers are of
+- `ended`        errors of tasks whose token has ended
 - `tokens`       tokens: made when they are needed, kept, and replaced before they end
 """

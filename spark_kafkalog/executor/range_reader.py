@@ -27,6 +27,7 @@ from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
 from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from kafkalog.records.arrow import decode_arrow
 from spark_kafkalog.data_loss import GONE_AFTER_S, RECREATED_AFTER_S, Condition, reporter
+from spark_kafkalog.delegation.ended import naming_ended_token
 from spark_kafkalog.executor import python_worker, stopping
 from spark_kafkalog.executor.batch_pieces import ChunkPiece, bounded, cut_pieces, joined
 from spark_kafkalog.offsets import topic_id_of, topic_mark
@@ -68,11 +69,13 @@ def read_range(
     Raises:
         DataLossError: Records are gone, and `failOnDataLoss` is set.
         BatchTooLargeError: A batch expands to more than `maxBatchBytes`.
+        AuthenticationError: The brokers refuse the login, or its delegation token has ended.
         TimeoutError: The position has not moved for `kafkaConsumer.pollTimeoutMs`, although the log goes on.
         RuntimeError, ClientError: The task was told to stop (`stopping`).
         Exception: Fetching or decoding has failed.
     """
     with (
+        naming_ended_token(options.token_ends_at),
         python_worker.task(options.keep_freed_memory),
         closing(_RangeReader(tp, start, end, options, topic=topic, on_loss=on_loss)) as reading,
         stopping.current().calling(reading.stop),

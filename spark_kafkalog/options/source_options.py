@@ -143,6 +143,8 @@ class SourceOptions:
     """Names of the options that were set, in lower case."""
     token_cluster: clusters.TokenCluster | None = None
     """The cluster whose delegation token the query takes, or None. Without the token, `client` cannot log in."""
+    token_ends_at: int | None = None
+    """The end of the delegation token by which `client` logs in, in milliseconds since 1970; None if it has none."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], shown_prefix: str = "kafka.") -> SourceOptions:
@@ -227,7 +229,9 @@ class SourceOptions:
         if token is None or self.token_cluster is None:
             return self
         properties = self.token_cluster.with_token(self.properties, token)
-        return replace(self, client=ClientConfig.from_dict(properties), properties=properties, token_cluster=None)
+        client = ClientConfig.from_dict(properties)
+        ends_at = token.expires_at
+        return replace(self, client=client, properties=properties, token_cluster=None, token_ends_at=ends_at)
 
     def logged_in(self) -> SourceOptions:
         """Return options with which clients can log in, on the driver. Raises the errors of `token`."""

@@ -60,6 +60,8 @@ class SinkOptions:
     """The cluster whose delegation token the query takes, or None. Without the token, `producer` cannot log in."""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The `kafka.*` options, without that prefix; passwords may be among them."""
+    token_ends_at: int | None = None
+    """The end of the delegation token by which `producer` logs in, in milliseconds since 1970; None if it has none."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -104,10 +106,11 @@ class SinkOptions:
             return self
         from spark_kafkalog.delegation.tokens import token_for
 
-        properties = self.token_cluster.with_token(self.properties, token_for(self.token_cluster))
+        token = token_for(self.token_cluster)
+        properties = self.token_cluster.with_token(self.properties, token)
         producer = ProducerConfig.from_dict(properties)
         once = None if self.once is None else replace(self.once, client=producer.client)
-        return replace(self, producer=producer, once=once, token_cluster=None)
+        return replace(self, producer=producer, once=once, token_cluster=None, token_ends_at=token.expires_at)
 
 
 def _once(given: Mapping[str, str], producer: ProducerConfig, topic: str | None) -> OnceOptions | None:

@@ -13,6 +13,7 @@ from kafkalog.client.producer.arrow.partition_rows import RowPartitioner
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import MessageTooLargeError
 from kafkalog.records.batch import HEADER_SIZE
+from spark_kafkalog.delegation.ended import naming_ended_token
 from spark_kafkalog.executor import python_worker
 from spark_kafkalog.sink.message import TaskWrote, Written
 from spark_kafkalog.sink.sink_columns import SinkColumns
@@ -39,7 +40,7 @@ def write_rows(
         RowError: A row cannot be written.
         KafkaError, ClientError: A delivery has failed.
     """
-    with python_worker.task():
+    with python_worker.task(), naming_ended_token(options.token_ends_at):
         if claim is not None:
             from spark_kafkalog.sink.transactional.task_attempt import micro_batch, write_in_transaction
 

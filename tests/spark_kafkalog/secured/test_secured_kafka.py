@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kafkalog.client.admin import AclOperation, AclResourceType, Admin
 from kafkalog.client.errors import AuthenticationError
 from kafkalog.client.producer import Producer
+from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import TopicAuthorizationFailedError
 from peers import require
 from peers.brokers.kafka import KAFKA_3, KAFKA_4
@@ -21,9 +23,12 @@ from peers.security.certificates import PASSWORD
 from peers.security.kerberos import Kdc
 from peers.security.stores import KEY_PASSWORD, STORE_PASSWORD, Stores, make_stores
 from peers.security.stores import missing as missing_stores
+from spark_kafkalog.delegation import tokens
+from spark_kafkalog.executor.range_reader import read_range
 from spark_kafkalog.load import job
 from spark_kafkalog.load.load_options import LoadOptions
 from spark_kafkalog.load.runner import ThreadRunner
+from spark_kafkalog.options.source_options import SourceOptions
 from tests.spark_kafkalog.jobs.submitting import submit
 from tests.spark_kafkalog.queries.test_stream import Sink
 from tests.spark_kafkalog.topics import numbers
@@ -31,6 +36,7 @@ from tests.support.command import Ended, call
 from tests.support.secured.acls import allow
 from tests.support.secured.uses import new_topic
 from tests.support.secured.ways import WAYS, by_password, listening, properties
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
@@ -198,6 +204,21 @@ def test_delegation_tokens(
     assert sorted(value or b"" for value in sink.values()) == numbers(10)
     with Admin(properties(broker, tickets, way)) as admin:
         assert admin.delegation_tokens.describe()
+
+
+def test_a_task_whose_delegation_token_has_ended(
+    broker: SecuredKafka, tickets: Kdc | None, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker still knows the token, but closes each connection that logs in by it."""
+    way = "SCRAM-SHA-512"
+    with Admin(properties(broker, tickets, way)) as admin:
+        token = admin.delegation_tokens.create(max_lifetime_ms=1000)
+    monkeypatch.setattr(tokens, "token_for", lambda _: token)
+    given = by_token(broker, login_for_token(broker, tickets, way)) | {"subscribe": topic}
+    options = SourceOptions.parse(given | {"kafkaConsumer.pollTimeoutMs": "1000"}).logged_in()
+    wait_until(lambda: time.time() * 1000 > token.expires_at, "the end of the token")
+    with pytest.raises(AuthenticationError, match="the delegation token of this task has ended"):
+        list(read_range(TopicPartition(topic, 0), 0, 9, options, ("value",)))
 
 
 @pytest.mark.exhaustive
