@@ -4,9 +4,8 @@ Spark takes more than ISO 8601 in some respects, and less in others. Months, day
 one digit. Parts may be left out from the end. What follows a date does not matter, where a date is wanted. There are no
 weeks and no compact forms, and a zone stands only after seconds.
 
-Three kinds of texts are not read here: timestamps with the name of a region (`Europe/Berlin`, `CET`), which need a data
-base that executors may lack; times without a date, which Spark takes for times of the present day; and dates as numbers
-of days, such as `20200102` is for Spark.
+Two kinds of texts are not read here: timestamps with the name of a region (`Europe/Berlin`, `CET`), which need a data
+base that executors may lack; and times without a date, which Spark takes for times of the present day.
 """
 
 from __future__ import annotations
@@ -23,6 +22,10 @@ _TIMESTAMP = re.compile(
     r"(?:[ T]([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?([^0-9.].*)?)?)?)?)?)?",
     re.DOTALL,
 )
+_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
+_JULIAN_UNTIL = -141_427
+"""The number of 15 October 1582, the first Gregorian day. Spark takes earlier numbers for days by the Julian calendar,
+which are not read here."""
 _OFFSET = re.compile(
     r"(?:UTC|GMT|UT)?([+-])(?:([0-9])|([0-9]{1,2}):([0-9]{1,2})|([0-9]{2})([0-9]{2})?([0-9]{2})?"
     r"|([0-9]{1,2}):([0-9]{2}):([0-9]{2}))"
@@ -31,15 +34,17 @@ _MOST_OFFSET_S = 18 * 3600
 
 
 def days(text: str) -> int:
-    """Return the days from 1970 to a date.
+    """Return the days from 1970 to a date. A number of other than 4 to 7 digits, which are a year, is itself the days.
 
     Raises:
-        ValueError: The text is no date, or the days do not fit in 32 bits.
+        ValueError: The text is no date, or the days do not fit in 32 bits or are numbered by the Julian calendar.
     """
     for form in _forms(text):
         match = _DATE.fullmatch(form.strip(_BLANKS))
         if match is not None:
             return _fitting(_days_of(*match.groups()), 32)
+    if _NUMBER.fullmatch(text) is not None and int(text) >= _JULIAN_UNTIL:
+        return _fitting(int(text), 32)
     raise ValueError("no date")
 
 
