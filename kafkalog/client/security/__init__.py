@@ -1,8 +1,8 @@
 """The security of a client's connections, from the client's properties. SASL's messages are in `protocol.wire.sasl`.
 
 - `tls`          TLS contexts; their properties are `tls_options`
-- `stores`       certificates and private keys in files of Java, PKCS #12 and PEM; `jks` reads Java's own format, and
-                 `pem` finds the blocks in PEM text
+- `stores`       certificates and private keys in files of Java, PKCS #12 and PEM; `jks` reads Java's own format,
+                 `pkcs12_keys` counts keys, and `pem` finds the blocks in PEM text
 - `ciphers`      versions of TLS and cipher suites
 - `jaas`         the text of `sasl.jaas.config`
 - `jaas_options` options of login modules that have no effect, and why

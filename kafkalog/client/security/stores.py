@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.security import jks, pem
+from kafkalog.client.security.pkcs12_keys import count_encrypted_keys, count_plain_keys
 from kafkalog.client.security.tls_options import TlsOptions
 
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 64 << 20
 """No store is as large as this; a file that is, is something else."""
-_PKCS12_KEYS = tuple(bytes.fromhex(f"060b2a864886f70d010c0a01{kind:02x}") for kind in (1, 2))
-"""DER of the object identifiers of private keys in PKCS #12: keyBag and pkcs8ShroudedKeyBag (RFC 7292, 4.2). Each key
-has one. keytool and OpenSSL encrypt the keys, but not what stands before them."""
 
 
 @dataclass(frozen=True)
@@ -220,9 +218,10 @@ class _Store:
             ) from None
         password = None if self._password is None else self._password.encode()
         # The package returns one key of several, and counts the certificates of the others among those to trust.
-        self._refuse_several(sum(map(self._data.count, _PKCS12_KEYS)))
+        plain = count_plain_keys(self._data)
+        self._refuse_several(plain)
         try:
-            return load_pkcs12(self._data, password)
+            store = load_pkcs12(self._data, password)
         except ValueError:
             problem = "is missing" if password is None else "is wrong"
             raise ConfigError(
@@ -231,6 +230,9 @@ class _Store:
         except Exception as error:
             # An algorithm that OpenSSL does not have, or does not allow.
             raise ConfigError(f"{self._location}: it cannot be read: {type(error).__name__}: {error}") from None
+        if store.key is not None:
+            self._refuse_several(plain + count_encrypted_keys(self._data, password or b""))
+        return store
 
 
 def _chain(store: PKCS12KeyAndCertificates) -> Sequence[bytes]:

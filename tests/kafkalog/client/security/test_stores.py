@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import hashlib
 import random
 import ssl
 from pathlib import Path
@@ -12,12 +13,13 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.serialization import pkcs12
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.security import jks
+from kafkalog.client.security import jks, pkcs12_keys
 from kafkalog.client.security.stores import identity, trusted_certificates
 from kafkalog.client.security.tls import make_ssl_context
 from kafkalog.client.security.tls_options import TlsOptions
@@ -106,6 +108,92 @@ def test_a_store_of_openssl_with_certificates_only_is_trusted(tmp_path: Path) ->
     encryption = serialization.BestAvailableEncryption(STORE_PASSWORD.encode())
     path.write_bytes(pkcs12.serialize_key_and_certificates(None, None, None, [authority], encryption))
     assert trusted_certificates(trust(path)) == ssl.PEM_cert_to_DER_cert(AUTHORITY)
+
+
+def element(tag: int, *parts: bytes) -> bytes:
+    """Return a DER element."""
+    content = b"".join(parts)
+    size = len(content)
+    digits = size.to_bytes(-(-size.bit_length() // 8))
+    return bytes([tag]) + (bytes([size]) if size < 128 else bytes([0x80 | len(digits)]) + digits) + content
+
+
+def numbered(dotted: str) -> bytes:
+    """Return the DER of an object identifier, by its bytes in hexadecimal digits."""
+    return element(6, bytes.fromhex(dotted))
+
+
+def encrypted_as_a_whole(keys: int) -> bytes:
+    """Return a PKCS #12 store with one part, which is encrypted: private keys, each with its certificate."""
+    key = serialization.load_pem_private_key(KEY.encode(), PASSWORD.encode())
+    plain = key.private_bytes(
+        serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    certificate = element(
+        0x30, numbered("2a864886f70d01091601"), element(0xA0, element(4, ssl.PEM_cert_to_DER_cert(CERTIFICATE)))
+    )
+    bags = [("2a864886f70d010c0a0101", plain)] * keys + [("2a864886f70d010c0a0103", certificate)]
+    text = element(0x30, *(element(0x30, numbered(kind), element(0xA0, each)) for kind, each in bags))
+    text += bytes([16 - len(text) % 16]) * (16 - len(text) % 16)
+    salt, vector = b"s" * 16, b"v" * 16
+    derived = hashlib.pbkdf2_hmac("sha256", STORE_PASSWORD.encode(), salt, 1000, 32)
+    encryptor = Cipher(algorithms.AES(derived), modes.CBC(vector)).encryptor()
+    pbkdf2 = element(
+        0x30, element(4, salt), element(2, b"\x03\xe8"), element(0x30, numbered("2a864886f70d0209"), element(5))
+    )
+    scheme = element(
+        0x30,
+        numbered("2a864886f70d01050d"),
+        element(
+            0x30,
+            element(0x30, numbered("2a864886f70d01050c"), pbkdf2),
+            element(0x30, numbered("60864801650304012a"), element(4, vector)),
+        ),
+    )
+    content = element(
+        0x30, numbered("2a864886f70d010701"), scheme, element(0x80, encryptor.update(text) + encryptor.finalize())
+    )
+    part = element(0x30, numbered("2a864886f70d010706"), element(0xA0, element(0x30, element(2, b"\0"), content)))
+    safe = element(0x30, numbered("2a864886f70d010701"), element(0xA0, element(4, element(0x30, part))))
+    return element(0x30, element(2, b"\3"), safe)
+
+
+def test_keys_within_an_encrypted_part_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "whole.p12"
+    path.write_bytes(encrypted_as_a_whole(1))
+    found = identity(own(path))
+    assert found is not None
+    path.write_bytes(encrypted_as_a_whole(2))
+    assert "it holds 2 private keys, and nothing says which one to use" in refusal(own(path))
+    assert "it holds 2 private keys" in refusal(trust(path))
+
+
+CERTIFICATE_BAG = bytes.fromhex("060b2a864886f70d010c0a0103")
+
+
+@pytest.mark.parametrize("file", ["key.p12", *(f"{java}/key.p12" for java in ("java17", "java21", "java25"))])
+def test_what_keytools_encrypt_is_looked_into(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their certificates are encrypted, the key has a part of its own."""
+    data = (STORES / file).read_bytes()
+    assert pkcs12_keys.count_encrypted_keys(data, STORE_PASSWORD.encode()) == 0
+    monkeypatch.setattr(pkcs12_keys, "_KEYS", (CERTIFICATE_BAG,))
+    assert pkcs12_keys.count_encrypted_keys(data, STORE_PASSWORD.encode()) == 2
+
+
+def test_parts_in_triple_des_are_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = serialization.load_pem_private_key(KEY.encode(), PASSWORD.encode())
+    own = x509.load_pem_x509_certificate(CERTIFICATE.encode())
+    builder = serialization.PrivateFormat.PKCS12.encryption_builder()
+    builder = builder.key_cert_algorithm(pkcs12.PBES.PBESv1SHA1And3KeyTripleDESCBC)
+    data = pkcs12.serialize_key_and_certificates(b"c", key, own, None, builder.build(b"p\xc3\xa4ss"))  # type: ignore[arg-type]
+    monkeypatch.setattr(pkcs12_keys, "_KEYS", (CERTIFICATE_BAG,))
+    assert pkcs12_keys.count_encrypted_keys(data, b"p\xc3\xa4ss") == 1
+    assert pkcs12_keys.count_encrypted_keys(data, b"wrong") == 0
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_have_no_keys(data: bytes) -> None:
+    assert pkcs12_keys.count_encrypted_keys(data, b"p") == 0
 
 
 def test_jks_needs_no_password_for_certificates() -> None:
