@@ -171,7 +171,7 @@ class KafkalogDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         from spark_kafkalog.sink.stream_writer import KafkalogStreamWriter
 
-        return KafkalogStreamWriter(catalog_table.for_streaming(self.options), schema, overwrite)
+        return KafkalogStreamWriter(catalog_table.for_streaming(self.options), schema)
 
 
 def _tasks_only(options: SourceOptions, schema: StructType) -> SourceOptions:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.sink.message import tell
 from spark_kafkalog.sink.query_writer import QueryWriter
 from spark_kafkalog.sink.sink_columns import SinkColumns
@@ -16,16 +15,15 @@ from spark_kafkalog.sink.sink_options import SinkOptions
 
 
 class KafkalogStreamWriter(QueryWriter, DataSourceStreamArrowWriter):
-    """Writes one micro-batch. PySpark makes one to write it and another to commit it. Checks as `KafkalogWriter`."""
+    """Writes one micro-batch. PySpark makes one to write it and another to commit it. Checks as `KafkalogWriter`.
+
+    With the output mode `complete` Spark hands over the whole result each time, and asks to replace what is there. All
+    rows are added to the topic, as by Spark's own sink (`KafkaTable` takes a truncation for nothing).
+    """
 
     _streaming = True
 
-    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
-        if overwrite:
-            raise OptionsError(
-                "kafkalog does not support Complete mode: each micro-batch would have to replace what is in the topic. "
-                "Use outputMode('append')."
-            )
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = SinkOptions.parse(options)
         self._columns = SinkColumns.of(schema, self._options.topic)
 
