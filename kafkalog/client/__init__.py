@@ -17,6 +17,7 @@ What all of them use:
 - `security`             TLS and logins, from the client's properties
 - `coordinators`         the brokers that coordinate groups and transactions
 - `offsets`              the first offset, the last one, or that of a timestamp (ListOffsets)
+- `outcomes`             asks the leaders of partitions until each partition has a value or an error
 - `transactions`         the requests of a transaction, and what is left to do when one fails
 - `zookeeper`            nodes of groups, topics and brokers in ZooKeeper
 - `forks`                keeps a forked process from using the clients of the other one

@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.errors import about, is_retriable, left_out
+from kafkalog.client.errors import about, left_out
+from kafkalog.client.outcomes import ask_until_final, values_of
 from kafkalog.client.types import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -54,69 +55,45 @@ def list_offsets(
 
     Raises:
         ClientTimeoutError: The deadline has passed.
-        KafkaError: A partition has an error that is not retriable, such as UnknownTopicOrPartitionError.
+        KafkaError: A partition has an error that another try does not mend, such as UnknownTopicOrPartitionError. It is
+            raised at once, also while other partitions have no offset yet.
     """
     retry = cluster.retry(deadline)
-    found: dict[TopicPartition, OffsetAndTimestamp] = {}
-    old: set[TopicPartition] = set()
-    while True:
-        remaining = {tp: timestamp for tp, timestamp in timestamps.items() if tp not in found and tp not in old}
-        if not remaining:
-            return {tp: found[tp] for tp in timestamps if tp in found}
-        more, failed = _ask_once(
-            cluster, remaining, isolation_level, retry.deadline, old if leave_out_old_formats else None
-        )
-        found |= more
-        if failed:
-            retry.after(next(iter(failed.values())))
-            cluster.forget({tp.topic for tp in failed})
+
+    def ask(left: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndTimestamp | Exception | None]:
+        answers = ask_leaders(cluster, {tp: timestamps[tp] for tp in left}, isolation_level, retry.deadline)
+        if not leave_out_old_formats:
+            return {**answers}
+        is_old = UnsupportedForMessageFormatError
+        return {tp: None if isinstance(answer, is_old) else answer for tp, answer in answers.items()}
+
+    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+    for outcomes in ask_until_final(cluster, timestamps.keys(), ask, retry):
+        # An error ends the call at once, whatever leaders are still waited for.
+        found |= values_of(outcomes)
+    return {tp: offset for tp in timestamps if (offset := found[tp]) is not None}
 
 
 def list_offsets_each(
-    cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: int, deadline: float
-) -> Answers:
-    """Find offsets as `list_offsets` does; return the last error of each partition that has none until `deadline`.
-
-    Raises:
-        KafkaError, ClientError: A partition has an error that is not retriable.
-    """
-    retry = cluster.retry(deadline)
-    answers: Answers = {}
-    while remaining := {tp: timestamp for tp, timestamp in timestamps.items() if tp not in answers}:
-        more, failed = _ask_once(cluster, remaining, isolation_level, deadline)
-        answers |= more
-        if failed:
-            answers |= retry.after_each(failed)
-            cluster.forget({tp.topic for tp in failed})
-    return answers
-
-
-def _ask_once(
     cluster: Cluster,
     timestamps: Mapping[TopicPartition, int],
-    isolation_level: int,
-    deadline: float,
-    old: set[TopicPartition] | None = None,
-) -> tuple[dict[TopicPartition, OffsetAndTimestamp], dict[TopicPartition, Exception]]:
-    """Return the offsets that were found, and the errors that another try may mend.
+    isolation_level: int = READ_UNCOMMITTED,
+    deadline: float | None = None,
+) -> Answers:
+    """Find offsets as `list_offsets` does; return each partition's offset, or its error.
 
-    Partitions of formats without timestamps are added to `old`, if it is given.
-
-    Raises:
-        KafkaError, ClientError: A partition has another error.
+    An error of one partition does not keep the others from being asked for until `deadline`. ClientTimeoutError is the
+    error where a leader could not be asked in time.
     """
-    found: dict[TopicPartition, OffsetAndTimestamp] = {}
-    failed: dict[TopicPartition, Exception] = {}
-    for tp, answer in ask_leaders(cluster, timestamps, isolation_level, deadline).items():
-        if not isinstance(answer, Exception):
-            found[tp] = answer
-        elif is_retriable(answer):
-            failed[tp] = answer
-        elif old is not None and isinstance(answer, UnsupportedForMessageFormatError):
-            old.add(tp)
-        else:
-            raise answer
-    return found, failed
+    retry = cluster.retry(deadline)
+
+    def ask(left: Collection[TopicPartition]) -> Answers:
+        return ask_leaders(cluster, {tp: timestamps[tp] for tp in left}, isolation_level, retry.deadline)
+
+    answers: Answers = {}
+    for outcomes in ask_until_final(cluster, timestamps.keys(), ask, retry):
+        answers |= outcomes
+    return {tp: answers[tp] for tp in timestamps}
 
 
 def ask_leaders(

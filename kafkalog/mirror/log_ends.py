@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.errors import is_retriable
 from kafkalog.client.offsets import LATEST, list_offsets_each
 from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
 
@@ -34,6 +35,8 @@ def log_ends(
     ends: dict[TopicPartition, int] = {}
     for tp, answer in list_offsets_each(cluster, dict.fromkeys(partitions, LATEST), isolation_level, deadline).items():
         if isinstance(answer, Exception):
+            if not is_retriable(answer):
+                raise answer
             logger.warning("the end of %s in the %s is not known: %s", tp, side, answer)
         else:
             ends[tp] = answer.offset

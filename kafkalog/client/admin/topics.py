@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from kafkalog.client.admin.unraised import log_unraised
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.errors import ClientTimeoutError, about, is_retriable, left_out
+from kafkalog.client.errors import about, left_out
 from kafkalog.client.metadata import TopicMetadata
-from kafkalog.client.offsets import ask_leaders
+from kafkalog.client.offsets import list_offsets, list_offsets_each
+from kafkalog.client.outcomes import ask_until_final, values_of
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition
 from kafkalog.protocol.errors import ErrorCode, NotControllerError
@@ -38,8 +39,6 @@ from kafkalog.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-
-T = TypeVar("T")
 
 
 class NewTopic(NamedTuple):
@@ -169,19 +168,13 @@ class TopicAdmin:
             UnsupportedVersionError: The leader does not know this special timestamp.
             ClientTimeoutError: A leader could not be asked in time.
         """
-        return _all_found(self.list_offsets_each(timestamps, isolation_level))
+        return list_offsets(self._cluster, timestamps, isolation_level, self._retry().deadline)
 
     def list_offsets_each(
         self, timestamps: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
     ) -> dict[TopicPartition, OffsetAndTimestamp | Exception]:
         """Find offsets as `list_offsets` does; return each partition's offset, or its error."""
-
-        def ask(
-            left: Collection[TopicPartition], retry: Retry
-        ) -> Mapping[TopicPartition, OffsetAndTimestamp | Exception]:
-            return ask_leaders(self._cluster, {tp: timestamps[tp] for tp in left}, isolation_level, retry.deadline)
-
-        return self._ask_each(timestamps, ask)
+        return list_offsets_each(self._cluster, timestamps, isolation_level, self._retry().deadline)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete all records before the given offsets (-1: all records); return the partitions' new first offsets.
@@ -191,7 +184,7 @@ class TopicAdmin:
             PolicyViolationError: The topic is compacted, and its cleanup policy does not delete.
             UnknownTopicOrPartitionError: There is no such partition.
         """
-        return _all_found(self.delete_records_each(before))
+        return values_of(self.delete_records_each(before))
 
     def delete_records_each(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | Exception]:
         """Delete records as `delete_records` does; return each partition's new first offset, or its error.
@@ -199,31 +192,18 @@ class TopicAdmin:
         An error of one partition does not keep the records of others from being deleted, and theirs are deleted once:
         -1 stands for another offset later. ClientTimeoutError is the error where a leader could not be asked in time.
         """
+        retry = self._retry()
 
-        def ask(left: Collection[TopicPartition], retry: Retry) -> Mapping[TopicPartition, int | Exception]:
+        def ask(left: Collection[TopicPartition]) -> Mapping[TopicPartition, int | Exception]:
             return self._delete_records({tp: before[tp] for tp in left}, retry)
 
-        return self._ask_each(before, ask)
+        found: dict[TopicPartition, int | Exception] = {}
+        for outcomes in ask_until_final(self._cluster, before.keys(), ask, retry):
+            found |= outcomes
+        return {tp: found[tp] for tp in before}
 
-    def _ask_each(
-        self,
-        partitions: Collection[TopicPartition],
-        ask: Callable[[Collection[TopicPartition], Retry], Mapping[TopicPartition, T | Exception]],
-    ) -> dict[TopicPartition, T | Exception]:
-        """Ask the leaders, and ask again for partitions with an error that may pass; return the results and errors."""
-        retry = Retry(self._config)
-        found: dict[TopicPartition, T | Exception] = {}
-        while left := [tp for tp in partitions if tp not in found]:
-            again: dict[TopicPartition, Exception] = {}
-            for tp, answer in ask(left, retry).items():
-                if isinstance(answer, Exception) and is_retriable(answer):
-                    again[tp] = answer
-                else:
-                    found[tp] = answer
-            if again:
-                found |= retry.after_each(again)
-                self._cluster.forget({tp.topic for tp in again})
-        return {tp: found[tp] for tp in partitions}
+    def _retry(self) -> Retry:
+        return Retry(self._config)
 
     def _timeout_ms(self, retry: Retry) -> int:
         return round(min(retry.left, self._config.request_timeout) * 1000)
@@ -306,12 +286,3 @@ class TopicAdmin:
                     else:
                         answers[tp] = about(each.error_code, f"partition {tp}")
         return answers
-
-
-def _all_found(found: Mapping[TopicPartition, T | Exception]) -> dict[TopicPartition, T]:
-    """Return the results; raise an error where there is one."""
-    errors = [each for each in found.values() if isinstance(each, Exception)]
-    if errors:
-        # What cannot be done at all says more than what may be done later.
-        raise min(errors, key=lambda each: isinstance(each, ClientTimeoutError))
-    return {tp: each for tp, each in found.items() if not isinstance(each, Exception)}

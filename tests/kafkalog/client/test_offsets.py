@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
+from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets, list_offsets_each
 from kafkalog.client.types import OffsetAndTimestamp, TopicPartition
 from kafkalog.protocol.errors import UnknownServerError, UnknownTopicOrPartitionError, UnsupportedForMessageFormatError
 from kafkalog.protocol.messages.list_offsets import (
@@ -140,3 +140,35 @@ def test_an_answer_that_leaves_out_a_partition() -> None:
         server.handlers[ListOffsetsRequest] = lambda request: ListOffsetsResponse()
         with Cluster(config_for(server)) as cluster, pytest.raises(UnknownServerError, match="leaves out"):
             list_offsets(cluster, {TP: LATEST})
+
+
+def test_an_error_that_stays_ends_the_call_for_all_or_is_the_outcome_of_its_partition() -> None:
+    """`list_offsets` does not wait for the leader of another partition, and `list_offsets_each` does."""
+    good, bad, moving = (TopicPartition("t", index) for index in range(3))
+    with ScriptedBroker() as server:
+        server.handlers[MetadataRequest] = lambda request: metadata({1: server}, dict.fromkeys((good, bad, moving), 1))
+
+        def tell(request: ListOffsetsRequest) -> ListOffsetsResponse:
+            codes = {bad.partition: -1, moving.partition: 6 if server.seen[ListOffsetsRequest] % 2 else 0}
+            return answer(
+                *(
+                    ListOffsetsPartitionResponse(
+                        partition_index=each.partition_index, error_code=codes.get(each.partition_index, 0), offset=7
+                    )
+                    for each in request.topics[0].partitions
+                )
+            )
+
+        server.handlers[ListOffsetsRequest] = tell
+        wanted = dict.fromkeys((moving, good, bad), LATEST)
+        with Cluster(config_for(server)) as cluster:
+            with pytest.raises(UnknownServerError, match="t-1"):
+                list_offsets(cluster, wanted)
+            asked = server.seen[ListOffsetsRequest]
+            server.seen[ListOffsetsRequest] = 0
+            found = list_offsets_each(cluster, wanted)
+        assert asked == 1
+        assert server.seen[ListOffsetsRequest] == 2
+    assert list(found) == list(wanted)
+    assert isinstance(found.pop(bad), UnknownServerError)
+    assert found == dict.fromkeys((moving, good), OffsetAndTimestamp(7, -1, -1))

@@ -67,6 +67,8 @@ class LeaderlessPartitions:
             cluster, timestamps, isolation_level, time.monotonic() + PATIENCE_S
         ).items():
             if isinstance(answer, Exception):
+                if not is_retriable(answer):
+                    raise answer
                 self._left_out[tp if of is None else of[tp]] = _Question(cluster, tp, timestamps[tp], answer)
             else:
                 found[tp] = answer
