@@ -27,13 +27,18 @@ from kafkalog.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from kafkalog.protocol.wire.releases import TIME_OF_LOCAL_START, TIME_OF_MAX_TIMESTAMP, TIME_OF_TIERED_END
 
 __all__ = ["EARLIEST", "LATEST", "Answers", "ask_leaders", "list_offsets", "list_offsets_each"]
 
 Answers: TypeAlias = dict[TopicPartition, OffsetAndTimestamp | Exception]
 """The offset or the error of each partition."""
-_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
-"""The first versions of ListOffsets that know these timestamps; older brokers would take them for times."""
+_SINCE = {
+    MAX_TIMESTAMP: TIME_OF_MAX_TIMESTAMP.version,
+    EARLIEST_LOCAL: TIME_OF_LOCAL_START.version,
+    LATEST_TIERED: TIME_OF_TIERED_END.version,
+}
+"""The first versions of ListOffsets that know these timestamps."""
 
 
 def list_offsets(

@@ -214,7 +214,7 @@ def _alter_resource(config: ClientConfig, kind: str, name: str, added: dict[str,
         try:
             admin.incremental_alter_configs({resource: changes})
         except UnsupportedVersionError:
-            # Before Kafka 2.3. To replace a topic's configurations is not safe, and Kafka's command does it for brokers
+            # An older broker. To replace a topic's configurations is not safe, and Kafka's command does it for brokers
             # only (`ConfigCommand.alterConfig`).
             if kind != "brokers":
                 raise
@@ -230,14 +230,15 @@ def _all_dynamic(
         InvalidConfigError: A present value is secret, so that it cannot be sent again.
     """
     from kafkalog.protocol.errors import InvalidConfigError
+    from kafkalog.protocol.wire.releases import SINGLE_CONFIGS
 
     present = {name: entry.value for name, entry in now.items() if entry.source is _dynamic(resource)}
     wanted = {name: value for name, value in {**present, **added}.items() if name not in deleted}
     secret = sorted(name for name, value in wanted.items() if value is None)
     if secret:
         raise InvalidConfigError(
-            "brokers before Kafka 2.3 take all of their dynamic configurations at once, and do not tell secret ones: "
-            f"give {', '.join(secret)} as well"
+            f"{SINGLE_CONFIGS.older} take all of their dynamic configurations at once, and keep the values of secret "
+            f"ones to themselves: set {', '.join(secret)} in the same command"
         )
     return {name: value for name, value in wanted.items() if value is not None}
 

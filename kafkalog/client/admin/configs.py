@@ -20,6 +20,7 @@ from kafkalog.protocol.messages.describe_configs import DescribeConfigsRequest, 
 from kafkalog.protocol.messages.incremental_alter_configs import AlterableConfig as IncrementalConfig
 from kafkalog.protocol.messages.incremental_alter_configs import AlterConfigsResource as IncrementalResource
 from kafkalog.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from kafkalog.protocol.wire.releases import BROKER_LOGGERS, CLIENT_METRICS, GROUP_CONFIGS
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +58,12 @@ class ConfigSource(Code):
 
 _SET_AT = {ResourceType.TOPIC: ConfigSource.TOPIC, ResourceType.BROKER: ConfigSource.STATIC}
 """The source of values that are no defaults, where the broker names none."""
-_SINCE = {ResourceType.BROKER_LOGGER: "2.4", ResourceType.CLIENT_METRICS: "3.7", ResourceType.GROUP: "4.0"}
-"""The release of Apache Kafka that introduced a type. Brokers of older releases leave such resources out."""
+_SINCE = {
+    ResourceType.BROKER_LOGGER: BROKER_LOGGERS,
+    ResourceType.CLIENT_METRICS: CLIENT_METRICS,
+    ResourceType.GROUP: GROUP_CONFIGS,
+}
+"""The release of Apache Kafka that introduced a type."""
 
 
 class ConfigOperation(IntEnum):

@@ -35,6 +35,7 @@ from kafkalog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from kafkalog.protocol.wire.releases import PRESENT_EPOCH
 from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 T = TypeVar("T")
@@ -45,8 +46,6 @@ CONCURRENT_BACKOFF_S = 0.02
 """The pause while the previous transaction is still being completed, which takes a few milliseconds (KAFKA-5482)."""
 _ONE_TRANSACTION = 3
 """AddPartitionsToTxn 4 and later are for brokers only."""
-_COMPARES_SINCE = 3
-"""The version of InitProducerId (Kafka 2.5) whose request has the present producer id and epoch."""
 
 
 class ProducerIdentity(NamedTuple):
@@ -109,7 +108,7 @@ class TransactionRequests(Closing):
             FencedError: Another producer has got an epoch meanwhile.
             FatalTransactionError: The coordinator is too old to be asked.
         """
-        return self._init(self.identity, deadline, 0 if ended else _COMPARES_SINCE)
+        return self._init(self.identity, deadline, 0 if ended else PRESENT_EPOCH.version)
 
     def add_partitions(self, partitions: Iterable[TopicPartition], *, deadline: float | None = None) -> None:
         """Add partitions to the transaction, before batches go there; the first call begins it at the coordinator."""

@@ -32,6 +32,28 @@ from kafkalog.protocol.messages.produce import ProduceRequest
 from kafkalog.protocol.messages.sync_group import SyncGroupRequest
 from kafkalog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from kafkalog.protocol.schema import Request
+from kafkalog.protocol.wire.releases import (
+    COMMIT_BY_STATIC_MEMBER,
+    CONFIG_DOCUMENTATION,
+    CONFIG_SYNONYMS,
+    DEFAULTS_OF_TOPICS,
+    GROUP_METADATA,
+    HEARTBEAT_BY_STATIC_MEMBER,
+    JOIN_BY_STATIC_MEMBER,
+    LEAVE_OF_MEMBERS,
+    OWNED_TOKENS,
+    PATTERNS_OF_CREATED_ACLS,
+    PATTERNS_OF_DELETED_ACLS,
+    PATTERNS_OF_DESCRIBED_ACLS,
+    PRESENT_EPOCH,
+    STABLE_OFFSETS,
+    SYNC_BY_STATIC_MEMBER,
+    TOPICS_BY_ID,
+    TRANSACTIONS_BY_DURATION,
+    UNCLEAN_ELECTIONS,
+    ZSTD,
+    Since,
+)
 
 ANY_PATTERN, LITERAL_PATTERN = 1, 3
 """Kafka's `PatternType`. Before Kafka 2.0 all patterns were literal."""
@@ -46,7 +68,7 @@ def fit(message: Request, version: int) -> Request:
         UnsupportedCompressionTypeError: The version takes no records of this codec.
     """
     found = _FITS.get(type(message))
-    if found is None or version >= found[0]:
+    if found is None or version >= found[0].version:
         return message
     fitted = copy.copy(message)
     found[1](fitted, version)
@@ -60,7 +82,7 @@ def _fit_create_acls(message: Any, version: int) -> None:
 
 def _fit_create_delegation_token(message: Any, version: int) -> None:
     if message.owner_principal_name:
-        raise UnsupportedVersionError("brokers before Kafka 3.3 make tokens for the asking user only: name no owner")
+        raise UnsupportedVersionError(f"{OWNED_TOKENS.older} make tokens for the asking user only: name no owner")
     message.owner_principal_type = message.owner_principal_name = ""
 
 
@@ -72,7 +94,7 @@ def _fit_create_topics(message: Any, version: int) -> None:
     ]
     if names:
         raise UnsupportedVersionError(
-            "brokers before Kafka 2.4 have no default for a topic's partitions and replication factor: "
+            f"{DEFAULTS_OF_TOPICS.older} have no default for a topic's partitions and replication factor: "
             f"name both for {', '.join(names)}"
         )
 
@@ -89,7 +111,7 @@ def _fit_describe_acls(message: Any, version: int) -> None:
 
 def _literal(pattern_type: int) -> int:
     if pattern_type not in (ANY_PATTERN, LITERAL_PATTERN):
-        raise UnsupportedVersionError("brokers before Kafka 2.0 know literal resource patterns only")
+        raise UnsupportedVersionError(f"{PATTERNS_OF_DESCRIBED_ACLS.older} know literal resource patterns only")
     return LITERAL_PATTERN
 
 
@@ -101,26 +123,26 @@ def _fit_delete_topics(message: Any, version: int) -> None:
 
 def _fit_describe_configs(message: Any, version: int) -> None:
     message.include_documentation = False
-    if version < _SYNONYMS_SINCE:
+    if version < CONFIG_SYNONYMS.version:
         message.include_synonyms = False
         if any(each.resource_type == _BROKER and not each.resource_name for each in message.resources):
-            raise UnsupportedVersionError("brokers before Kafka 1.1 have no dynamic configurations of brokers")
+            raise UnsupportedVersionError(f"{CONFIG_SYNONYMS.older} have no dynamic configurations of brokers")
 
 
 def _fit_elect_leaders(message: Any, version: int) -> None:
     if message.election_type != _PREFERRED:
-        raise UnsupportedVersionError("brokers before Kafka 2.4 elect preferred leaders only")
+        raise UnsupportedVersionError(f"{UNCLEAN_ELECTIONS.older} elect preferred leaders only")
 
 
 def _fit_init_producer_id(message: Any, version: int) -> None:
-    # The coordinator gives the next epoch to whoever asks, and does not compare the present one.
+    # The coordinator gives the next epoch in any case. It does not compare the present one.
     message.producer_id = message.producer_epoch = -1
 
 
 def _fit_leave_group(message: Any, version: int) -> None:
     if len(message.members) > 1 or any(each.group_instance_id is not None for each in message.members):
         raise UnsupportedVersionError(
-            "with brokers before Kafka 2.4, one member at a time leaves a group, by its member id"
+            f"with {LEAVE_OF_MEMBERS.older}, one member at a time leaves a group, by its member id"
         )
     for each in message.members:
         message.member_id = each.member_id
@@ -129,12 +151,14 @@ def _fit_leave_group(message: Any, version: int) -> None:
 
 def _fit_list_transactions(message: Any, version: int) -> None:
     if message.duration_filter >= 0:
-        raise UnsupportedVersionError("brokers before Kafka 3.8 list transactions of any duration only")
+        raise UnsupportedVersionError(f"{TRANSACTIONS_BY_DURATION.older} list transactions of any duration only")
 
 
 def _fit_member(message: Any, version: int) -> None:
     if message.group_instance_id is not None:
-        raise UnsupportedVersionError("brokers before Kafka 2.3 have no static members: leave group.instance.id out")
+        raise UnsupportedVersionError(
+            f"{JOIN_BY_STATIC_MEMBER.older} have no static members: leave group.instance.id out"
+        )
 
 
 def _fit_offset_fetch(message: Any, version: int) -> None:
@@ -148,43 +172,43 @@ def _fit_produce(message: Any, version: int) -> None:
             records = part.records
             if records and records[_MAGIC_AT] == _V2 and records[_CODEC_AT] & _CODEC_MASK == _ZSTD:
                 raise UnsupportedCompressionTypeError(
-                    "brokers before Kafka 2.1 take no records that are compressed with zstd: "
-                    "set compression.type to another codec"
+                    f"{ZSTD.older} take no records that are compressed with zstd: set compression.type to another codec"
                 )
 
 
 def _fit_txn_offset_commit(message: Any, version: int) -> None:
     if message.member_id or message.generation_id >= 0 or message.group_instance_id is not None:
         raise UnsupportedVersionError(
-            "brokers before Kafka 2.5 cannot check a consumer's group metadata in a transaction (KIP-447): "
+            f"{GROUP_METADATA.older} cannot check a consumer's group metadata in a transaction (KIP-447): "
             "send the offsets with the group's id alone, and give each input partition a transactional.id of its own"
         )
 
 
-_SYNONYMS_SINCE = 1
 _BROKER = 4
 _PREFERRED = 0
 _MAGIC_AT, _CODEC_AT = 16, 22
 _V2 = 2
 _CODEC_MASK, _ZSTD = 7, 4
-_FITS: dict[type[Request], tuple[int, Callable[[Any, int], None]]] = {
-    CreateAclsRequest: (1, _fit_create_acls),
-    CreateDelegationTokenRequest: (3, _fit_create_delegation_token),
-    CreateTopicsRequest: (4, _fit_create_topics),
-    DeleteAclsRequest: (1, _fit_delete_acls),
-    DeleteTopicsRequest: (6, _fit_delete_topics),
-    DescribeAclsRequest: (1, _fit_describe_acls),
-    DescribeConfigsRequest: (3, _fit_describe_configs),
-    ElectLeadersRequest: (1, _fit_elect_leaders),
-    HeartbeatRequest: (3, _fit_member),
-    InitProducerIdRequest: (3, _fit_init_producer_id),
-    JoinGroupRequest: (5, _fit_member),
-    LeaveGroupRequest: (3, _fit_leave_group),
-    ListTransactionsRequest: (1, _fit_list_transactions),
-    OffsetCommitRequest: (7, _fit_member),
-    OffsetFetchRequest: (7, _fit_offset_fetch),
-    ProduceRequest: (7, _fit_produce),
-    SyncGroupRequest: (3, _fit_member),
-    TxnOffsetCommitRequest: (3, _fit_txn_offset_commit),
+"""The places of the format and the codec in a record batch, as in `kafkalog.records.batch`. Protocol and records do not
+import each other; `tests/kafkalog/protocol/wire/test_older.py` compares the two."""
+_FITS: dict[type[Request], tuple[Since, Callable[[Any, int], None]]] = {
+    CreateAclsRequest: (PATTERNS_OF_CREATED_ACLS, _fit_create_acls),
+    CreateDelegationTokenRequest: (OWNED_TOKENS, _fit_create_delegation_token),
+    CreateTopicsRequest: (DEFAULTS_OF_TOPICS, _fit_create_topics),
+    DeleteAclsRequest: (PATTERNS_OF_DELETED_ACLS, _fit_delete_acls),
+    DeleteTopicsRequest: (TOPICS_BY_ID, _fit_delete_topics),
+    DescribeAclsRequest: (PATTERNS_OF_DESCRIBED_ACLS, _fit_describe_acls),
+    DescribeConfigsRequest: (CONFIG_DOCUMENTATION, _fit_describe_configs),
+    ElectLeadersRequest: (UNCLEAN_ELECTIONS, _fit_elect_leaders),
+    HeartbeatRequest: (HEARTBEAT_BY_STATIC_MEMBER, _fit_member),
+    InitProducerIdRequest: (PRESENT_EPOCH, _fit_init_producer_id),
+    JoinGroupRequest: (JOIN_BY_STATIC_MEMBER, _fit_member),
+    LeaveGroupRequest: (LEAVE_OF_MEMBERS, _fit_leave_group),
+    ListTransactionsRequest: (TRANSACTIONS_BY_DURATION, _fit_list_transactions),
+    OffsetCommitRequest: (COMMIT_BY_STATIC_MEMBER, _fit_member),
+    OffsetFetchRequest: (STABLE_OFFSETS, _fit_offset_fetch),
+    ProduceRequest: (ZSTD, _fit_produce),
+    SyncGroupRequest: (SYNC_BY_STATIC_MEMBER, _fit_member),
+    TxnOffsetCommitRequest: (GROUP_METADATA, _fit_txn_offset_commit),
 }
 """The version from which on each request is sent as it is, and what fits it for versions before."""

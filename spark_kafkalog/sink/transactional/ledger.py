@@ -24,17 +24,15 @@ from kafkalog.protocol.errors import (
     error_for,
 )
 from kafkalog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+from kafkalog.protocol.wire.releases import PRESENT_EPOCH, STABLE_OFFSETS
 from spark_kafkalog.sink.transactional.errors import LedgerError, OldBrokersError, TakenOverError
 from spark_kafkalog.sink.transactional.ledger_record import Record, decode, encode
 
 WRITE_TIMEOUT_MS = 60_000
 """A writing of a driver that died is aborted by the next driver, or after this time."""
-_STABLE = 7
+_STABLE = STABLE_OFFSETS.version
 """The version of OffsetFetch that is spoken: the first one that waits for transactions, and the last one for a single
 group."""
-_INIT_SINCE = 3
-"""The least version of InitProducerId. Kafka 2.5 added it together with `_STABLE`, so with older brokers the first
-request fails."""
 
 
 class Ledger:
@@ -61,7 +59,8 @@ class Ledger:
             LedgerError: The ledger cannot be decoded.
         """
         try:
-            self._requests.init(deadline=self.deadline, min_version=_INIT_SINCE)
+            # The same release added stable offsets, so that with older brokers this first request fails.
+            self._requests.init(deadline=self.deadline, min_version=PRESENT_EPOCH.version)
         except TransactionError as error:
             if isinstance(error.__cause__, UnsupportedVersionError):
                 raise OldBrokersError from error

@@ -58,15 +58,14 @@ from kafkalog.protocol.messages.offset_delete import (
     OffsetDeleteResponse,
 )
 from kafkalog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from kafkalog.protocol.wire.releases import (
+    GROUPS_BY_STATE,
+    GROUPS_BY_TYPE,
+    LEAVE_OF_MEMBERS,
+    OFFSETS_OF_GROUPS,
+    STABLE_OFFSETS,
+)
 
-_STATES_SINCE, _TYPES_SINCE = 4, 5
-"""The first versions of ListGroups that filter by state and by type."""
-_MANY_GROUPS_SINCE = 8
-"""The first version of OffsetFetch that asks for many groups at once."""
-_STABLE_SINCE = 7
-"""The first version of OffsetFetch that can wait for open transactions."""
-_BATCH_SINCE = 3
-"""The first version of LeaveGroup that removes several members, and static members."""
 _REASON = "member was removed by an admin"
 
 Outcome: TypeAlias = KafkaError | None
@@ -91,7 +90,9 @@ class GroupAdmin(Connected):
             KafkaError: A broker reports an error.
         """
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
-        least = _TYPES_SINCE if request.types_filter else _STATES_SINCE if request.states_filter else 0
+        least = 0
+        if request.types_filter or request.states_filter:
+            least = (GROUPS_BY_TYPE if request.types_filter else GROUPS_BY_STATE).version
         retry = Retry(self._config)
 
         def ask(node_id: int) -> ListGroupsResponse:
@@ -235,7 +236,7 @@ class GroupAdmin(Connected):
 
         def leave(coordinator: Broker, timeout: float) -> LeaveGroupResponse:
             answer: LeaveGroupResponse = self.cluster.request_to(
-                coordinator.node_id, request, timeout=timeout, min_version=_BATCH_SINCE
+                coordinator.node_id, request, timeout=timeout, min_version=LEAVE_OF_MEMBERS.version
             )
             _check(answer.error_code, f"group {group}")
             return answer
@@ -281,7 +282,7 @@ class GroupAdmin(Connected):
             require_stable=require_stable,
         )
         response: OffsetFetchResponse = self.cluster.request_to(
-            coordinator.node_id, request, timeout=timeout, min_version=_MANY_GROUPS_SINCE
+            coordinator.node_id, request, timeout=timeout, min_version=OFFSETS_OF_GROUPS.version
         )
         return {each.group_id: _offsets(each.group_id, each) for each in response.groups}
 
@@ -295,8 +296,8 @@ class GroupAdmin(Connected):
                 coordinator.node_id,
                 request,
                 timeout=timeout,
-                max_version=_MANY_GROUPS_SINCE - 1,
-                min_version=_STABLE_SINCE if require_stable else 0,
+                max_version=OFFSETS_OF_GROUPS.version - 1,
+                min_version=STABLE_OFFSETS.version if require_stable else 0,
             )
             found[name] = _offsets(name, response)
         return found

@@ -88,7 +88,7 @@ def test_a_secret_must_be_given_again(older: OlderBroker) -> None:
     older.secret = True
     words = ("configs", "alter", "--bootstrap-server", older.broker.address, "--broker", "0", "--add-config")
     refused = call(*words, "background.threads=5", check=1)
-    assert "give ssl.key.password as well" in refused.err
+    assert "set ssl.key.password in the same command" in refused.err
     assert not older.asked
     call(*words, "background.threads=5,ssl.key.password=new")
     assert len(older.asked[0].resources[0].configs) == 4
