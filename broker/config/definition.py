@@ -8,11 +8,12 @@ them, because Kafka's brokers have to read what is accepted here.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any
+
+from kafkalog.java_numbers import parse_double, parse_integer
 
 Value = Any
 Validator = Callable[[str, Value], None]
@@ -51,16 +52,8 @@ _ITEM_SPACE = " \t\n\v\f\r"
 """The spaces around the items of a list that do not count."""
 LONGEST_VALUE = 1 << 20
 """The longest value in characters. A node in ZooKeeper holds no more, unless it is configured to."""
-LONGEST_NUMBER = 1000
-"""The longest text of a number in characters. Java has no such limit, but no number needs so many."""
 _SHOWN = 100
 """The characters of a value that a message shows."""
-_INTEGER = re.compile(r"[+-]?\d+")
-_LAST_UNIT = "\uffff"
-"""The last character that is one UTF-16 unit: `Integer.parseInt` takes no other digits."""
-_DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?[fFdD]?", re.ASCII)
-_HEXADECIMAL = re.compile(r"[+-]?0[xX]([\da-fA-F]+\.?|[\da-fA-F]*\.[\da-fA-F]+)[pP][+-]?\d+[fFdD]?", re.ASCII)
-_WORDS = {sign + word: float(sign + word) for sign in ("", "+", "-") for word in ("NaN", "Infinity")}
 _INTEGER_RANGES = {
     Type.SHORT: (-(1 << 15), (1 << 15) - 1),
     Type.INT: (-(1 << 31), (1 << 31) - 1),
@@ -135,13 +128,13 @@ def _parse(name: str, kind: Type, text: str) -> Value:
             )
         return lowered == "true"
     if kind in _INTEGER_RANGES:
-        number = _integer(text)
+        number = parse_integer(text)
         low, high = _INTEGER_RANGES[kind]
         if number is None or not low <= number <= high:
             raise _no_number(name, kind, text)
         return number
     if kind is Type.DOUBLE:
-        value = _double(text)
+        value = parse_double(text)
         if value is None:
             raise _no_number(name, kind, text)
         return value
@@ -157,29 +150,6 @@ def shown(text: str) -> str:
 
 def _no_number(name: str, kind: Type, text: str) -> ConfigError:
     return ConfigError(f"Invalid value {shown(text)} for configuration {name}: Not a number of type {kind.name}")
-
-
-def _integer(text: str) -> int | None:
-    """Return what Java's `Integer.parseInt` makes of a text, without its range; None if it refuses it."""
-    if len(text) > LONGEST_NUMBER or _INTEGER.fullmatch(text) is None or max(text) > _LAST_UNIT:
-        return None
-    return int(text)
-
-
-def _double(text: str) -> float | None:
-    """Return what Java's `Double.parseDouble` makes of a text, or None if it refuses it."""
-    if len(text) > LONGEST_NUMBER:
-        return None
-    if text in _WORDS:
-        return _WORDS[text]
-    if _DECIMAL.fullmatch(text) is not None:
-        return float(text.rstrip("fFdD"))
-    if _HEXADECIMAL.fullmatch(text) is not None:
-        try:
-            return float.fromhex(text.rstrip("fFdD"))
-        except OverflowError:
-            return -math.inf if text.startswith("-") else math.inf
-    return None
 
 
 def at_least(minimum: float) -> Validator:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.shared.client_options import (
@@ -16,6 +15,7 @@ from kafkalog.cli.shared.client_options import (
     reporting,
 )
 from kafkalog.cli.shared.ids import parse_ids
+from kafkalog.java_numbers import parse_integer
 
 if TYPE_CHECKING:
     from kafkalog.client.types import TopicPartition
@@ -64,9 +64,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _time(text: str) -> int:
     if text in TIMES:
         return TIMES[text]
-    with suppress(ValueError):
-        if min(TIMES.values()) <= (time := int(text)) < 1 << 63:
-            return time
+    time = parse_integer(text)
+    if time is not None and min(TIMES.values()) <= time < 1 << 63:
+        return time
     raise argparse.ArgumentTypeError(f"{text!r} is no time: expected ms since 1970, or one of {', '.join(TIMES)}")
 
 

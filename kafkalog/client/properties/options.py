@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from kafkalog.client.errors import ConfigError
+from kafkalog.java_numbers import parse_double, parse_integer
 
 T = TypeVar("T")
 Parse = Callable[[str], T]
@@ -77,11 +78,8 @@ def integer(low: int, high: int = INT32_MAX) -> Parse[int]:
     """Parse an integer of a range, both ends included."""
 
     def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise ConfigError(f"expected an integer from {low} to {high}") from None
-        if not low <= value <= high:
+        value = parse_integer(text)
+        if value is None or not low <= value <= high:
             raise ConfigError(f"expected an integer from {low} to {high}")
         return value
 
@@ -117,11 +115,8 @@ def decimal(low: float, high: float) -> Parse[float]:
     """Parse a number of a range, both ends included."""
 
     def parse(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not low <= value <= high:
+        value = parse_double(text)
+        if value is None or not low <= value <= high:
             raise ConfigError(f"expected a number from {low:g} to {high:g}")
         return value
 
