@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkalog.cli.shared.client_options import add_repeated
+
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
@@ -27,13 +29,7 @@ def add_action(
         name, help=purpose, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     action.add_argument("--config", type=Path, metavar="FILE", help=f"a {file} file")
-    action.add_argument(
-        "--override",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting that wins over the file's",
-    )
+    add_repeated(action, "--override", metavar="KEY=VALUE", purpose="a setting that wins over the file's")
     return action
 
 

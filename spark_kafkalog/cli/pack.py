@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from kafkalog.cli.shared.client_options import add_repeated
+
 EXAMPLES = """\
 examples:
   kafkalog spark pack
@@ -30,21 +32,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "-o", "--output", type=Path, default=Path("kafkalog-env.tar.gz"), metavar="FILE",
         help="default: %(default)s",
     )  # fmt: skip
-    parser.add_argument(
-        "--package", action="append", default=[], metavar="NAME",
-        help="an installed package to add, with what it needs; repeatable",
-    )  # fmt: skip
+    package = "an installed package to add, with what it needs"
+    add_repeated(parser, "--package", metavar="NAME", purpose=package)
     parser.add_argument(
         "--base", metavar="PYTHON",
         help="the interpreter's path on the hosts (default: python3.X, this Python's minor version)",
     )  # fmt: skip
-    parser.add_argument(
-        "--cpu",
-        action="append",
-        default=[],
-        metavar="CPU",
-        help="the processor that kernels are compiled for, as for `kafkalog spark warm`; repeatable",
-    )
+    processor = "the processor that kernels are compiled for, as for `kafkalog spark warm`"
+    add_repeated(parser, "--cpu", metavar="CPU", purpose=processor)
     parser.add_argument(
         "--compression-level",
         type=int,

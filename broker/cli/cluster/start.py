@@ -22,6 +22,7 @@ from broker.cli.cluster.description import (
 )
 from broker.cli.settings import read_overrides
 from broker.system.announcing import announce
+from kafkalog.cli.shared.client_options import add_repeated
 
 READY_S = 120.0
 """The longest time in seconds that a restarted broker may take until it accepts connections."""
@@ -63,9 +64,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--base-port", type=int, default=9092, metavar="PORT",
         help="the port of the first broker; the others follow (default: 9092; 0 takes free ports)",
     )  # fmt: skip
-    parser.add_argument(
-        "--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of all brokers; repeatable"
-    )
+    add_repeated(parser, "--override", metavar="KEY=VALUE", purpose="a setting of all brokers")
     parser.set_defaults(run=run)
 
 

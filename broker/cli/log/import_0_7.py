@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog.cli.shared.client_options import (
     UsageError,
     add_bootstrap,
+    add_repeated,
     client_properties,
     key_values,
     reporting,
@@ -60,9 +61,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="BYTES",
         help="begin at this offset of 0.7; PATH has to be one partition's directory",
     )
-    parser.add_argument(
-        "--producer-property", action="append", default=[], metavar="KEY=VALUE", help="a property of the producer"
-    )
+    add_repeated(parser, "--producer-property", metavar="KEY=VALUE", purpose="a property of the producer")
     parser.set_defaults(run=run_import)
 
 

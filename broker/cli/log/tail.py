@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from broker.cli.log.common import add_command, reporting
-from kafkalog.cli.shared.client_options import key_values, natural, print_json
+from kafkalog.cli.shared.client_options import add_repeated, key_values, natural, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,9 +48,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "-n", "--records", type=natural, default=10, metavar="N", help="begin with the last N records (default: 10)"
     )
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing records as they are written")
-    parser.add_argument(
-        "--property", action="append", default=[], metavar="KEY=VALUE", help="how records are printed; see below"
-    )
+    add_repeated(parser, "--property", metavar="KEY=VALUE", purpose="how records are printed, see below")
     parser.add_argument("--json", action="store_true", help="one object a record")
     parser.set_defaults(run=run_tail)
 

@@ -14,6 +14,7 @@ from kafkalog.cli.shared.actions import add_command
 from kafkalog.cli.shared.client_options import (
     UsageError,
     add_action,
+    add_repeated,
     admin_config,
     complain_of,
     print_json,
@@ -98,13 +99,8 @@ def _add(
         choices=tuple(SHORT.values()),
         help="the type of the entity; users and clients may be combined",
     )
-    parser.add_argument(
-        "--entity-name",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="its name: a topic, a broker's id, a group, a user, a client id, an address",
-    )
+    names = "its name: a topic, a broker's id, a group, a user, a client id, an address"
+    add_repeated(parser, "--entity-name", metavar="NAME", purpose=names)
     parser.add_argument(
         "--entity-default",
         action="append_const",

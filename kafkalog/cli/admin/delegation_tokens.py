@@ -13,11 +13,13 @@ from kafkalog.cli.shared.actions import add_command
 from kafkalog.cli.shared.client_options import (
     UsageError,
     add_action,
+    add_repeated,
     admin_config,
     aligned,
     examples_of,
     print_json,
     reporting,
+    whole,
 )
 
 if TYPE_CHECKING:
@@ -39,12 +41,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         subparsers, "delegation-tokens", "create, describe, renew and expire delegation tokens", EXAMPLES
     )
     create = _add(commands, "create", "create a token, and print it with its secret HMAC", run_create)
-    _add_principals(create, "--owner-principal", "the token's owner (default: the user who creates it)")
-    _add_principals(create, "--renewer-principal", "another user who may renew it; may be repeated")
+    owner = "the token's owner (default: the user who creates it)"
+    create.add_argument("--owner-principal", action="append", default=[], metavar="TYPE:NAME", help=owner)
+    renewer = "another user who may renew it"
+    add_repeated(create, "--renewer-principal", metavar="TYPE:NAME", purpose=renewer)
     _add_period(create, "--max-life-time-period", "the longest life, with all renewals")
     create.add_argument("--json", action="store_true", help="one object in place of lines")
     describe = _add(commands, "describe", "list the tokens that the user may see, without their HMACs", run_describe)
-    _add_principals(describe, "--owner-principal", "only the tokens of this owner; may be repeated")
+    add_repeated(describe, "--owner-principal", metavar="TYPE:NAME", purpose="only the tokens of this owner")
     describe.add_argument("--json", action="store_true", help="one object a line, in place of the table")
     renew = _add(commands, "renew", "extend the life of a token", run_renew)
     _add_hmac(renew)
@@ -53,7 +57,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_hmac(expire)
     expire.add_argument(
         "--expiry-time-period",
-        type=int,
+        type=whole,
         default=-1,
         metavar="MS",
         help="the rest of its life; negative to end it at once (default: %(default)s)",
@@ -68,13 +72,13 @@ def _add(
     return parser
 
 
-def _add_principals(parser: argparse.ArgumentParser, option: str, purpose: str) -> None:
-    parser.add_argument(option, action="append", default=[], metavar="TYPE:NAME", help=purpose)
-
-
 def _add_period(parser: argparse.ArgumentParser, option: str, purpose: str) -> None:
     parser.add_argument(
-        option, type=int, default=-1, metavar="MS", help=f"{purpose}; -1 for what the broker allows (default)"
+        option,
+        type=whole,
+        default=-1,
+        metavar="MS",
+        help=f"{purpose}; -1 for what the broker allows (default)",
     )
 
 

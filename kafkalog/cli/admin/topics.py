@@ -13,6 +13,7 @@ from kafkalog.cli.shared.client_options import (
     FIND_BROKERS,
     UsageError,
     add_action,
+    add_repeated,
     admin_config,
     complain,
     examples_of,
@@ -81,9 +82,7 @@ def _add_create(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="ID:ID,ID:ID,…",
         help="the brokers of each partition's replicas, in place of the two numbers",
     )
-    parser.add_argument(
-        "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of the topic; may be repeated"
-    )
+    add_repeated(parser, "--config", metavar="KEY=VALUE", purpose="a setting of the topic")
     parser.add_argument("--if-not-exists", action="store_true", help="do nothing if the topic exists")
     parser.set_defaults(run=run_create)
 
@@ -123,18 +122,10 @@ def _add_alter(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--replica-assignment", metavar="ID:ID,ID:ID,…", help="the brokers of all partitions, existing ones included"
     )
-    parser.add_argument(
-        "--config", action="append", default=[], metavar="KEY=VALUE", help="set a setting; may be repeated"
-    )
-    parser.add_argument(
-        "--delete-config",
-        # Kafka 0.8's documentation spells it so.
-        "--deleteConfig",
-        action="append",
-        default=[],
-        metavar="KEY",
-        help="reset a setting to the default; may be repeated",
-    )
+    add_repeated(parser, "--config", metavar="KEY=VALUE", purpose="set a setting")
+    # Kafka 0.8's documentation has the second name.
+    reset = "reset a setting to the default"
+    add_repeated(parser, "--delete-config", "--deleteConfig", metavar="KEY", purpose=reset)
     parser.add_argument("--if-exists", action="store_true", help="do nothing if the topic does not exist")
     parser.set_defaults(run=run_alter)
 

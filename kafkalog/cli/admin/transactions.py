@@ -11,6 +11,7 @@ from kafkalog.cli.shared.actions import add_command
 from kafkalog.cli.shared.client_options import (
     UsageError,
     add_action,
+    add_repeated,
     admin_config,
     aligned,
     complain,
@@ -19,6 +20,7 @@ from kafkalog.cli.shared.client_options import (
     natural,
     print_json,
     reporting,
+    whole,
 )
 
 if TYPE_CHECKING:
@@ -73,13 +75,13 @@ def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser = _add(commands, "list", "list transactional ids", run_list)
     parser.add_argument(
         "--duration-filter",
-        type=integer(-(1 << 63)),
+        type=whole,
         default=-1,
         metavar="MS",
         help="only transactions running for longer",
     )
-    parser.add_argument("--state", action="append", default=[], metavar="STATE", help="only these, such as Ongoing")
-    parser.add_argument("--producer-id", action="append", type=natural, default=[], metavar="ID", help="only these")
+    add_repeated(parser, "--state", metavar="STATE", purpose="only these, such as Ongoing")
+    add_repeated(parser, "--producer-id", kind=natural, metavar="ID", purpose="only these")
 
 
 def _add_abort(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

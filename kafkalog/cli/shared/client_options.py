@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.cli.shared.actions import action_parser
+from kafkalog.java_numbers import parse_integer
 
 if TYPE_CHECKING:
     from kafkalog.client.config import ClientConfig
@@ -68,6 +69,35 @@ def add_action(
         "--timeout", type=positive, metavar="MS", help="ms to keep trying while brokers do not answer (default: 60000)"
     )
     return parser
+
+
+def add_repeated(
+    parser: argparse._ActionsContainer,
+    *options: str,
+    metavar: str,
+    purpose: str,
+    kind: Callable[[str], Any] = str,
+    required: bool = False,
+) -> None:
+    """Add an option that may be given several times; its value is a list.
+
+    Args:
+        parser: The command, or a group of its options.
+        options: The option and its other names.
+        metavar: Stands for the value in the help.
+        purpose: The help, which goes on to say that the option may be repeated.
+        kind: Parses a value.
+        required: Whether the option must be given.
+    """
+    parser.add_argument(
+        *options,
+        action="append",
+        default=[],
+        type=kind,
+        required=required,
+        metavar=metavar,
+        help=f"{purpose}; may be repeated",
+    )
 
 
 def examples_of(examples: str, command: str) -> str:
@@ -272,18 +302,15 @@ def integer(low: int, bits: int = 64) -> Callable[[str], int]:
     high = (1 << (bits - 1)) - 1
 
     def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = low - 1
-        if not low <= value <= high:
+        value = parse_integer(text)
+        if value is None or not low <= value <= high:
             raise argparse.ArgumentTypeError(f"{text!r} is no integer from {low} to {high}")
         return value
 
     return parse
 
 
-positive, natural = integer(1), integer(0)
+positive, natural, whole = integer(1), integer(0), integer(-(1 << 63))
 
 
 def sendable(text: str) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from kafkalog.cli.shared.client_options import (
     UsageError,
     add_bootstrap,
+    add_repeated,
     client_properties,
     complain,
     file_properties,
@@ -107,9 +108,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="MS",
         help="stop when no record comes for this long; a broker has at least 10 s to answer; -1 for no limit",
     )
-    parser.add_argument(
-        "--property", action="append", default=[], metavar="KEY=VALUE", help="how records are printed; see below"
-    )
+    add_repeated(parser, "--property", metavar="KEY=VALUE", purpose="how records are printed, see below")
     parser.add_argument("--formatter-config", metavar="FILE", help="a file of properties of the output")
     for part in ("key", "value"):
         parser.add_argument(
@@ -118,9 +117,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--formatter", choices=FORMATTERS, default=FORMATTERS[0], metavar="CLASS", help="what writes records; see below"
     )
-    parser.add_argument(
-        "--consumer-property", action="append", default=[], metavar="KEY=VALUE", help="a property of the consumer"
-    )
+    add_repeated(parser, "--consumer-property", metavar="KEY=VALUE", purpose="a property of the consumer")
     parser.add_argument(
         "--consumer.config", dest="consumer_config", metavar="FILE", help="a file of consumer properties"
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kafkalog.cli.shared.client_options import (
     UsageError,
     add_bootstrap,
+    add_repeated,
     client_properties,
     complain,
     key_values,
@@ -72,13 +73,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add_bootstrap(parser)
     parser.add_argument("--topic", required=True, type=sendable, metavar="TOPIC", help="the topic to write to")
-    parser.add_argument(
-        "--property", action="append", default=[], metavar="KEY=VALUE", help="how lines are read; see below"
-    )
+    add_repeated(parser, "--property", metavar="KEY=VALUE", purpose="how lines are read, see below")
     parser.add_argument("--reader-config", metavar="FILE", help="a file of properties of the line reader")
-    parser.add_argument(
-        "--producer-property", action="append", default=[], metavar="KEY=VALUE", help="a property of the producer"
-    )
+    add_repeated(parser, "--producer-property", metavar="KEY=VALUE", purpose="a property of the producer")
     parser.add_argument(
         "--producer.config", dest="producer_config", metavar="FILE", help="a file of producer properties"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from kafkalog.cli.shared.actions import action_parser
-from kafkalog.cli.shared.client_options import UsageError, complain, file_properties, positive, reporting
+from kafkalog.cli.shared.client_options import UsageError, add_repeated, complain, file_properties, positive, reporting
 from kafkalog.cli.shared.interruptible import ended_soon, set_by_signals
 
 EPILOG = """\
@@ -33,12 +33,8 @@ _IGNORED_NUMBERS = ("num.producers", "queue.size")
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `legacy`."""
     parser = action_parser(commands, "legacy", "mirror with the options of MirrorMaker 1", EPILOG)
-    parser.add_argument(
-        "--consumer.config",
-        required=True,
-        action="append",
-        metavar="FILE",
-        help="consumer properties, for a source; again for each further one",
+    add_repeated(
+        parser, "--consumer.config", required=True, metavar="FILE", purpose="consumer properties, for a source"
     )
     parser.add_argument("--producer.config", required=True, metavar="FILE", help="producer properties, for the target")
     topics = parser.add_mutually_exclusive_group(required=True)

@@ -16,6 +16,7 @@ from kafkalog.cli.shared.actions import add_command
 from kafkalog.cli.shared.client_options import (
     UsageError,
     add_action,
+    add_repeated,
     admin_config,
     complain_of,
     examples_of,
@@ -42,7 +43,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add `acls` and its actions."""
     commands = add_command(subparsers, "acls", "list, add and remove access control lists", EXAMPLES)
     listing = _add(commands, "list", "list the ACLs of resources; without any, all ACLs")
-    options.add_repeated(listing, "--principal", "TYPE:NAME", "only its ACLs; may be repeated")
+    add_repeated(listing, "--principal", metavar="TYPE:NAME", purpose="only its ACLs")
     listing.add_argument("--json", action="store_true", help="one object a line for each ACL")
     listing.set_defaults(run=run_list)
     adding = _add(commands, "add", "allow and deny principals operations with resources")

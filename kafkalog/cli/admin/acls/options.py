@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.shared.client_options import UsageError
+from kafkalog.cli.shared.client_options import UsageError, add_repeated
 
 if TYPE_CHECKING:
     from kafkalog.cli.admin.acls.bindings import Entry, Resource
@@ -46,7 +46,7 @@ def add_resources(parser: argparse.ArgumentParser) -> None:
         ("delegation-token", "a delegation token"),
         ("user-principal", "a user, for operations with that user's tokens"),
     ):
-        add_repeated(parser, f"--{option}", "NAME", f"{what}; * for all; may be repeated")
+        add_repeated(parser, f"--{option}", metavar="NAME", purpose=f"{what}; * for all")
     parser.add_argument("--cluster", action="store_true", help="the cluster")
     parser.add_argument(
         "--resource-pattern-type",
@@ -61,18 +61,14 @@ def add_resources(parser: argparse.ArgumentParser) -> None:
 def add_entries(parser: argparse.ArgumentParser) -> None:
     """Add the options that say who may do what."""
     for verb, noun in (("allow", "allowed"), ("deny", "denied")):
-        who = f"who is {noun} the operations, such as User:ann; User:* for everyone; may be repeated"
-        add_repeated(parser, f"--{verb}-principal", "TYPE:NAME", who)
-        add_repeated(parser, f"--{verb}-host", "ADDRESS", f"the address from which they are {noun} (default: any)")
-    add_repeated(parser, "--operation", "OPERATION", "such as Read; may be repeated (default: All)")
+        who = f"who is {noun} the operations, such as User:ann; User:* for everyone"
+        add_repeated(parser, f"--{verb}-principal", metavar="TYPE:NAME", purpose=who)
+        where = f"the address from which they are {noun} (default: any)"
+        add_repeated(parser, f"--{verb}-host", metavar="ADDRESS", purpose=where)
+    add_repeated(parser, "--operation", metavar="OPERATION", purpose="such as Read (default: All)")
     parser.add_argument("--producer", action="store_true", help="what a producer needs for --topic")
     parser.add_argument("--idempotent", action="store_true", help="with --producer: also what idempotence needs")
     parser.add_argument("--consumer", action="store_true", help="what a consumer needs for --topic and --group")
-
-
-def add_repeated(parser: argparse.ArgumentParser, option: str, metavar: str, purpose: str) -> None:
-    """Add an option that may be given several times; its value is a list."""
-    parser.add_argument(option, action="append", default=[], metavar=metavar, help=purpose)
 
 
 def principal(text: str) -> str:

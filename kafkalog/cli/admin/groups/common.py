@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.cli.shared.client_options import (
     UsageError,
+    add_repeated,
     admin_config,
     aligned,
     print_json,
@@ -29,7 +30,7 @@ MISSING = "-"
 def add_groups(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Add `--group` and `--all-groups`; one of them must be given unless `required` is false."""
     which = parser.add_mutually_exclusive_group(required=required)
-    which.add_argument("--group", action="append", metavar="GROUP", help="a consumer group; may be repeated")
+    add_repeated(which, "--group", metavar="GROUP", purpose="a consumer group")
     which.add_argument("--all-groups", action="store_true", help="all consumer groups")
 
 

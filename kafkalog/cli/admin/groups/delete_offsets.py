@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from kafkalog.cli.admin.groups.common import Column, add_json, open_admin, partitions_of, show
-from kafkalog.cli.shared.client_options import add_action, reporting
+from kafkalog.cli.shared.client_options import add_action, add_repeated, reporting
 
 EXAMPLES = """\
 examples:
@@ -21,13 +21,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add `delete-offsets`."""
     parser = add_action(commands, "delete-offsets", "delete committed offsets of a consumer group", EXAMPLES)
     parser.add_argument("--group", required=True, metavar="GROUP", help="the consumer group")
-    parser.add_argument(
-        "--topic",
-        action="append",
-        required=True,
-        metavar="TOPIC[:N,…]",
-        help="a topic, or partitions of it; may be repeated",
-    )
+    add_repeated(parser, "--topic", required=True, metavar="TOPIC[:N,…]", purpose="a topic, or partitions of it")
     add_json(parser)
     parser.set_defaults(run=run_delete_offsets)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from kafkalog.cli.admin.groups.common import open_admin
-from kafkalog.cli.shared.client_options import UsageError, add_action, complain, reporting
+from kafkalog.cli.shared.client_options import UsageError, add_action, add_repeated, complain, reporting
 
 EXAMPLES = """\
 examples:
@@ -21,12 +21,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add `remove-members`."""
     parser = add_action(commands, "remove-members", "remove members from a consumer group", EXAMPLES)
     parser.add_argument("--group", required=True, metavar="GROUP", help="the consumer group")
-    parser.add_argument(
-        "--instance-id", action="append", default=[], metavar="ID", help="a static member; may be repeated"
-    )
-    parser.add_argument(
-        "--member", action="append", default=[], metavar="ID", help="a member by its consumer id; may be repeated"
-    )
+    add_repeated(parser, "--instance-id", metavar="ID", purpose="a static member")
+    add_repeated(parser, "--member", metavar="ID", purpose="a member by its consumer id")
     parser.add_argument("--all-members", action="store_true", help="all members of the group")
     parser.add_argument("--reason", default="", metavar="TEXT", help="the reason, for the broker's log")
     parser.set_defaults(run=run_remove_members)

@@ -20,7 +20,15 @@ from kafkalog.cli.admin.groups.common import (
 )
 from kafkalog.cli.admin.groups.stores import open_store
 from kafkalog.cli.admin.groups.times import duration_ms, timestamp_of
-from kafkalog.cli.shared.client_options import UsageError, add_action, complain, natural, reporting
+from kafkalog.cli.shared.client_options import (
+    UsageError,
+    add_action,
+    add_repeated,
+    complain,
+    natural,
+    reporting,
+    whole,
+)
 
 if TYPE_CHECKING:
     from kafkalog.client.admin.groups.group_admin import GroupAdmin
@@ -55,16 +63,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = add_action(commands, "reset-offsets", purpose, EXAMPLES, zookeeper=IN_ZOOKEEPER)
     add_groups(parser)
     scope = parser.add_mutually_exclusive_group()
-    scope.add_argument(
-        "--topic", action="append", metavar="TOPIC[:N,…]", help="a topic, or partitions of it; may be repeated"
-    )
+    add_repeated(scope, "--topic", metavar="TOPIC[:N,…]", purpose="a topic, or partitions of it")
     scope.add_argument("--all-topics", action="store_true", help="all partitions that the group has committed")
     rule = parser.add_argument_group("to where").add_mutually_exclusive_group(required=True)
     rule.add_argument("--to-earliest", action="store_true", help="the first offset of each partition")
     rule.add_argument("--to-latest", action="store_true", help="the end of each partition")
     rule.add_argument("--to-current", action="store_true", help="the committed offset, or the end if there is none")
     rule.add_argument("--to-offset", type=natural, metavar="OFFSET", help="this offset")
-    rule.add_argument("--shift-by", type=int, metavar="N", help="N offsets forward, or back if N is negative")
+    rule.add_argument("--shift-by", type=whole, metavar="N", help="N offsets forward, or back if N is negative")
     rule.add_argument(
         "--to-datetime", metavar="TIME", help="the first record at or after YYYY-MM-DDThh:mm:ss.sss (UTC)"
     )
@@ -148,7 +154,7 @@ def _plans_of_file(arguments: argparse.Namespace) -> dict[str, dict[TopicPartiti
     where = f"--from-file {arguments.from_file}"
     try:
         with Path(arguments.from_file).open(encoding="utf-8", newline="") as file:
-            return read_plans(file, arguments.group or ())
+            return read_plans(file, arguments.group)
     except OSError as error:
         raise UsageError(f"{where}: {error.strerror}") from error
     except ValueError as error:
@@ -198,7 +204,7 @@ def _print(plans: Mapping[str, Offsets], arguments: argparse.Namespace) -> None:
     if not (arguments.execute or arguments.dry_run):
         complain("nothing is changed without --execute")
     if arguments.export:
-        sys.stdout.write(write_plans(plans, with_group=len(arguments.group or ()) != 1))
+        sys.stdout.write(write_plans(plans, with_group=len(arguments.group) != 1))
         return
     rows = [(group, *tp, offset) for group, offsets in plans.items() for tp, offset in sorted(offsets.items())]
     show(COLUMNS, rows, as_json=arguments.json)

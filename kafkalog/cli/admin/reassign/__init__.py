@@ -14,7 +14,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.shared.actions import add_command
-from kafkalog.cli.shared.client_options import add_action, examples_of, positive
+from kafkalog.cli.shared.client_options import add_action, add_repeated, examples_of, positive
 
 if TYPE_CHECKING:
     from kafkalog.cli.shared.client_options import Run
@@ -41,7 +41,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     generate = _add(commands, "generate", "print how topics could be placed on a list of brokers")
     topics = generate.add_mutually_exclusive_group(required=True)
-    topics.add_argument("--topic", action="append", metavar="TOPIC", help="a topic to place; may be repeated")
+    add_repeated(topics, "--topic", metavar="TOPIC", purpose="a topic to place")
     topics.add_argument(
         "--topics-to-move-json-file", metavar="FILE", help='a JSON file: {"version":1,"topics":[{"topic":"words"}]}'
     )
