@@ -60,6 +60,9 @@ def timestamp_text(record: ConsumerRecord) -> bytes | None:
     return b"%b:%d" % (b"LogAppendTime" if record.timestamp_type else b"CreateTime", record.timestamp)
 
 
+_DESERIALIZERS = ("key.deserializer", "value.deserializer", "headers.deserializer")
+
+
 @dataclass
 class Formatter:
     """Converts records to text, with the properties of Kafka's DefaultMessageFormatter."""
@@ -88,10 +91,15 @@ class Formatter:
         formatter = cls()
         for key, value in properties.items():
             name = key.replace(".", "_")
+            if any(key.startswith(f"{each}.") and each in properties for each in _DESERIALIZERS):
+                # A property of the deserializer.
+                continue
             if name not in cls.__dataclass_fields__:
                 raise UsageError(f"--property {key}: not known; `kafkalog consume --help` lists the properties")
             if name.endswith("_deserializer"):
-                setattr(formatter, name, find_deserializer(key, value))
+                start = f"{key}."
+                own = {each.removeprefix(start): text for each, text in properties.items() if each.startswith(start)}
+                setattr(formatter, name, find_deserializer(key, value, own))
                 continue
             is_flag = isinstance(getattr(formatter, name), bool)
             setattr(formatter, name, value.strip().lower() == "true" if is_flag else value.encode())

@@ -54,8 +54,10 @@ properties of the output (--property KEY=VALUE):
   print.timestamp=false  print.partition=false  print.offset=false  print.headers=false  print.key=false
   print.value=true       key.separator=TAB      line.separator=NEWLINE  headers.separator=,  null.literal=null
   key.deserializer=      value.deserializer=    headers.deserializer=   without them bytes are printed as they are;
-  String, Long, Integer, Short, Float, Double, Boolean, UUID, Void, Bytes or ByteArrayDeserializer of
-  org.apache.kafka.common.serialization
+  String, Long, Integer, Short, Float, Double, Boolean, UUID, Void, Bytes, ByteBuffer, List or ByteArrayDeserializer
+  of org.apache.kafka.common.serialization; their own properties follow the name, as in
+  value.deserializer.deserializer.encoding=UTF-16  value.deserializer.default.list.value.serde.type=java.util.ArrayList
+  value.deserializer.default.list.value.serde.inner=org.apache.kafka.common.serialization.Serdes$LongSerde
 
 classes of --formatter, of org.apache.kafka.tools.consumer:
   DefaultMessageFormatter         the default, which the properties are for

@@ -87,3 +87,85 @@ def test_bytes_that_are_no_value(name: str, data: bytes) -> None:
 def test_an_unknown_class() -> None:
     with pytest.raises(UsageError, match="expected one of StringDeserializer, "):
         find_deserializer("key.deserializer", "com.example.Avro")
+
+
+LIST = "ListDeserializer"
+SERDES = "org.apache.kafka.common.serialization.Serdes$"
+
+
+def of_list(inner: str, kind: str = "java.util.ArrayList", part: str = "value") -> dict[str, str]:
+    return {f"default.list.{part}.serde.type": kind, f"default.list.{part}.serde.inner": f"{SERDES}{inner}Serde"}
+
+
+def test_a_buffer_tells_only_its_size() -> None:
+    assert text("ByteBufferDeserializer", b"abc") == "java.nio.HeapByteBuffer[pos=0 lim=3 cap=3]"
+
+
+@pytest.mark.parametrize(
+    ("inner", "data", "expected"),
+    [
+        ("Integer", "00 00000001 00000001 00000003 00000007 ffffffff", "[7, null, -1]"),
+        ("String", "01 00000003 00000001 61 ffffffff 00000000", "[a, null, ]"),
+        ("Boolean", "01 00000001 00000001 01", "[true]"),
+        ("Long", "00 00000000 00000000", "[]"),
+    ],
+)
+def test_lists(inner: str, data: str, expected: str) -> None:
+    """The bytes are those of ListSerializer, which writes nothing for the nulls of elements with one size."""
+    deserialize = find_deserializer("value.deserializer", LIST, of_list(inner))
+    whole = bytes.fromhex(data)
+    assert deserialize(whole).decode() == expected
+    for length in range(1, len(whole)):
+        with pytest.raises(ValueError, match="no whole list"):
+            deserialize(whole[:length])
+
+
+@pytest.mark.parametrize(
+    ("inner", "data"),
+    [
+        ("Integer", ""),
+        ("Integer", "02 00000000"),
+        ("String", "00 00000000 00000000"),
+        ("Integer", "00 00000000 7fffffff"),
+        ("Integer", "00 7fffffff"),
+        ("String", "01 80000000"),
+        ("String", "01 00000001 fffffffe"),
+    ],
+)
+def test_bytes_that_are_no_list(inner: str, data: str) -> None:
+    with pytest.raises(ValueError, match="no "):
+        find_deserializer("value.deserializer", LIST, of_list(inner))(bytes.fromhex(data))
+
+
+def test_encodings_of_texts() -> None:
+    def decoded(data: bytes, key: str = "value.deserializer", **properties: str) -> str:
+        own = {name.replace("_", "."): value for name, value in properties.items()}
+        return find_deserializer(key, "StringDeserializer", own)(data).decode()
+
+    assert decoded(b"\xe9", deserializer_encoding="ISO-8859-1") == "é"
+    assert decoded(b"\xe9", deserializer_encoding="UTF-8", value_deserializer_encoding="latin1") == "é"
+    key = decoded(b"\xe9", "key.deserializer", key_deserializer_encoding="latin1")
+    assert (key, decoded(b"\xe9", "headers.deserializer", value_deserializer_encoding="latin1")) == ("é", "é")
+    for data in ("é".encode("utf-16-be"), "é".encode("utf-16"), b"\xfe\xff\0\xe9"):
+        assert decoded(data, deserializer_encoding="UTF-16") == "é"
+    uuid = find_deserializer("key.deserializer", "UUIDDeserializer", {"key.deserializer.encoding": "UTF-16BE"})
+    assert uuid("1-2-3-4-5".encode("utf-16-be")) == b"00000001-0002-0003-0004-000000000005"
+
+
+@pytest.mark.parametrize(
+    ("name", "properties", "told"),
+    [
+        ("StringDeserializer", {"deserializer.encoding": "EBCDIC-9"}, "the encoding EBCDIC-9 is not known"),
+        ("StringDeserializer", {"deserializer.encoding": "hex"}, "the encoding hex is not known"),
+        ("StringDeserializer", {"key.deserializer.encoding": "UTF-8"}, "StringDeserializer has no such property"),
+        ("LongDeserializer", {"deserializer.encoding": "UTF-8"}, "LongDeserializer has no such property"),
+        (LIST, {}, "it needs the property default.list.value.serde.type"),
+        (LIST, of_list("Long", kind="com.example.Own"), "it needs the property default.list.value.serde.type"),
+        (LIST, of_list("List"), "it needs the property default.list.value.serde.inner"),
+        (LIST, of_list("Long") | {"default.list.value.serde.inner": "x"}, "default.list.value.serde.inner, such as"),
+        (LIST, of_list("Avro"), "expected one of StringDeserializer"),
+    ],
+)
+def test_properties_that_are_refused(name: str, properties: dict[str, str], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        find_deserializer("value.deserializer", name, properties)
