@@ -5,7 +5,7 @@
 - `connected`            connections of its own, or those of another object: the base of `Admin` and its parts
 - `every_broker`         one question to all brokers, for what they coordinate
 - `unraised`             errors that are logged, because a call can raise only one
-- `features`             the levels of features that brokers support and use (KIP-584)
+- `features`             the levels of features that brokers support and use, and their change (KIP-584)
 - `topics`               create, delete, describe and grow topics; delete records
 - `configs`              configurations of topics, brokers and groups
 - `groups/`              consumer groups seen from outside: their members, states and committed offsets

@@ -18,7 +18,7 @@ from kafkalog.client.types import READ_UNCOMMITTED, OffsetAndTimestamp, TopicPar
 from kafkalog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from kafkalog.client.admin.features import Features
+    from kafkalog.client.admin.features import Features, FeatureUpdate
     from kafkalog.client.admin.groups.group_admin import GroupAdmin
     from kafkalog.client.admin.quotas import QuotaAdmin
     from kafkalog.client.admin.replicas.replica_admin import ReplicaAdmin
@@ -137,6 +137,14 @@ class Admin(Connected):
         from kafkalog.client.admin.features import describe_features
 
         return describe_features(self.cluster)
+
+    def update_features(
+        self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False
+    ) -> dict[str, KafkaError | None]:
+        """Change the levels of features; see `kafkalog.client.admin.features`."""
+        from kafkalog.client.admin.features import update_features
+
+        return update_features(self.cluster, updates, validate_only=validate_only)
 
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED

@@ -31,12 +31,14 @@ from kafkalog.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafkalog.protocol.messages.produce import ProduceRequest
 from kafkalog.protocol.messages.sync_group import SyncGroupRequest
 from kafkalog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from kafkalog.protocol.messages.update_features import UpdateFeaturesRequest
 from kafkalog.protocol.schema import Request
 from kafkalog.protocol.wire.releases import (
     COMMIT_BY_STATIC_MEMBER,
     CONFIG_DOCUMENTATION,
     CONFIG_SYNONYMS,
     DEFAULTS_OF_TOPICS,
+    DOWNGRADES_OF_FEATURES,
     GROUP_METADATA,
     HEARTBEAT_BY_STATIC_MEMBER,
     JOIN_BY_STATIC_MEMBER,
@@ -176,6 +178,13 @@ def _fit_produce(message: Any, version: int) -> None:
                 )
 
 
+def _fit_update_features(message: Any, version: int) -> None:
+    if message.validate_only or any(each.upgrade_type != _UPGRADE for each in message.feature_updates):
+        raise UnsupportedVersionError(
+            f"{DOWNGRADES_OF_FEATURES.older} only upgrade features: they take no downgrade and no dry run"
+        )
+
+
 def _fit_txn_offset_commit(message: Any, version: int) -> None:
     if message.member_id or message.generation_id >= 0 or message.group_instance_id is not None:
         raise UnsupportedVersionError(
@@ -185,6 +194,7 @@ def _fit_txn_offset_commit(message: Any, version: int) -> None:
 
 
 _BROKER = 4
+_UPGRADE = 1
 _PREFERRED = 0
 _MAGIC_AT, _CODEC_AT = 16, 22
 _V2 = 2
@@ -210,5 +220,6 @@ _FITS: dict[type[Request], tuple[Since, Callable[[Any, int], None]]] = {
     ProduceRequest: (ZSTD, _fit_produce),
     SyncGroupRequest: (SYNC_BY_STATIC_MEMBER, _fit_member),
     TxnOffsetCommitRequest: (GROUP_METADATA, _fit_txn_offset_commit),
+    UpdateFeaturesRequest: (DOWNGRADES_OF_FEATURES, _fit_update_features),
 }
 """The version from which on each request is sent as it is, and what fits it for versions before."""

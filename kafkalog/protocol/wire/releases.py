@@ -50,7 +50,7 @@ _RELEASES: dict[ApiKey, dict[int, str]] = {
     ApiKey.ALTER_CLIENT_QUOTAS: {0: "2.6"},
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: {0: "2.7"},
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: {0: "2.7"},
-    ApiKey.UPDATE_FEATURES: {0: "2.7"},
+    ApiKey.UPDATE_FEATURES: {0: "2.7", 1: "3.3"},
     ApiKey.DESCRIBE_CLUSTER: {0: "2.8"},
     ApiKey.DESCRIBE_PRODUCERS: {0: "2.8"},
     ApiKey.DESCRIBE_TRANSACTIONS: {0: "3.0"},
@@ -120,6 +120,8 @@ OWNED_TOKENS = Since(ApiKey.CREATE_DELEGATION_TOKEN, 3)
 UNCLEAN_ELECTIONS = Since(ApiKey.ELECT_LEADERS, 1)
 SINGLE_CONFIGS = Since(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0)
 """Single configurations are changed, and the others stay."""
+DOWNGRADES_OF_FEATURES = Since(ApiKey.UPDATE_FEATURES, 1)
+"""Features are downgraded, and a change may be only checked."""
 TRANSACTIONS_BY_DURATION = Since(ApiKey.LIST_TRANSACTIONS, 1)
 
 BROKER_LOGGERS, CLIENT_METRICS, GROUP_CONFIGS = "2.4", "3.7", "4.0"

@@ -88,6 +88,25 @@ def test_features(secured_kafkas: Callable[[str], SecuredKafka], version: str) -
     assert [line.split() for line in ours] == [line.split() for line in theirs]
 
 
+def test_changes_of_features(tools: KafkaTools, secured: SecuredKafka) -> None:
+    """All are dry runs, for other tests use the broker."""
+    for action, *words in (
+        ("upgrade", "--feature", "group.version=1"),
+        ("upgrade", "--metadata", "3.9"),
+        ("upgrade", "--feature", "nothing=1", "--feature", "transaction.version=99"),
+        ("downgrade", "--metadata", "3.3-IV3"),
+        ("downgrade", "--feature", "metadata.version=20", "--unsafe"),
+        ("disable", "--feature", "group.version"),
+        ("disable", "--feature", "metadata.version"),
+    ):
+        theirs = tools.run(FEATURES, "--bootstrap-server", secured.bootstrap, action, *words, "--dry-run")
+        assert theirs
+        assert (
+            call("features", action, "--bootstrap-server", secured.bootstrap, *words, "--dry-run", check=None).out
+            == theirs
+        )
+
+
 def lines_of_acls(lines: list[str]) -> list[str]:
     """Return the lines without empty ones, in an order that does not depend on who printed them."""
     return sorted(line.strip() for line in lines if line.strip())
@@ -155,20 +174,33 @@ def consumed(tools: KafkaTools, address: str, topic: str, *words: str) -> tuple[
     return ours, tools.run(CONSUMER, *where, "--timeout-ms", "5000", *words)
 
 
+SERIALIZATION = "org.apache.kafka.common.serialization."
+
+
 def test_deserializers(tools: KafkaTools, broker_address: str) -> None:
     values = {
         "Long": b"\x80" + bytes(7), "Integer": b"\0\0\1\0", "Short": b"\xff\xff",
         "Float": b"\x3f\x9d\xf3\xb6", "Double": b"\x3f\xbf\x97\x24\x74\x53\x8e\xf3", "Boolean": b"\1",
-        "UUID": b"1-2-3-4-5", "Bytes": b"a\\\0\xff", "String": "é".encode(),
+        "UUID": b"1-2-3-4-5", "Bytes": b"a\\\0\xff", "String": "é".encode("utf-16-be"),
+        "ByteBuffer": b"abc", "List": b"\0\0\0\0\1\0\0\0\1\0\0\0\2\0\0\0\7",
     }  # fmt: skip
-    for names in batched(values):
+    own = {
+        "String": ("value.deserializer.encoding=UTF-16",),
+        "List": (
+            "default.list.value.serde.type=java.util.LinkedList",
+            f"default.list.value.serde.inner={SERIALIZATION}Serdes$IntegerSerde",
+        ),
+    }
+    for names in batched((*values, "Short")):
         topic = new_topic(broker_address)
         key, value, header = (values[name] for name in names)
         with Producer(ProducerConfig.from_dict({"bootstrap.servers": broker_address})) as producer:
             producer.send(topic, value, key, (("h", header),)).result(60)
         words = ["--property", "print.key=true", "--property", "print.headers=true"]
         for part, name in zip(("key", "value", "headers"), names, strict=True):
-            words += ["--property", f"{part}.deserializer=org.apache.kafka.common.serialization.{name}Deserializer"]
+            words += ["--property", f"{part}.deserializer={SERIALIZATION}{name}Deserializer"]
+            for each in own.get(name, ()):
+                words += ["--property", f"{part}.deserializer.{each}"]
         ours, theirs = consumed(tools, broker_address, topic, *words)
         assert len(ours) == 1
         assert ours == theirs
