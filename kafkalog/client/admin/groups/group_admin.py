@@ -61,7 +61,6 @@ from kafkalog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 from kafkalog.protocol.wire.releases import (
     GROUPS_BY_STATE,
     GROUPS_BY_TYPE,
-    LEAVE_OF_MEMBERS,
     OFFSETS_OF_GROUPS,
     STABLE_OFFSETS,
 )
@@ -208,6 +207,7 @@ class GroupAdmin(Connected):
             GroupIdNotFoundError: All members are to be removed from a group that does not exist.
             InvalidRequestError: The group is one of KIP-848, whose members can only leave by themselves.
             GroupAuthorizationFailedError: The client may not use the group.
+            UnsupportedVersionError: The coordinator is older than Kafka 2.4. It removes one member, by its member id.
             KafkaError: The broker reports another error.
         """
         described = self.describe_groups([group])[group]
@@ -235,16 +235,20 @@ class GroupAdmin(Connected):
         )
 
         def leave(coordinator: Broker, timeout: float) -> LeaveGroupResponse:
-            answer: LeaveGroupResponse = self.cluster.request_to(
-                coordinator.node_id, request, timeout=timeout, min_version=LEAVE_OF_MEMBERS.version
-            )
-            _check(answer.error_code, f"group {group}")
+            answer: LeaveGroupResponse = self.cluster.request_to(coordinator.node_id, request, timeout=timeout)
+            if answer.error_code != ErrorCode.UNKNOWN_MEMBER_ID:
+                _check(answer.error_code, f"group {group}")
             return answer
 
         response = self._coordinators.run(CoordinatorType.GROUP, group, leave)
+        names = {each: each.instance_id or each.member_id for each in members}
+        codes = {each.group_instance_id or each.member_id: each.error_code for each in response.members}
+        if not codes and len(names) == 1:
+            # An older broker was asked about one member, and the whole answer is about it.
+            codes = dict.fromkeys(names.values(), response.error_code)
         return {
-            wanted: _outcome(each.error_code, f"member {wanted.instance_id or wanted.member_id}")
-            for wanted, each in zip(members, response.members, strict=True)
+            wanted: _outcome(codes[name], f"member {name}") if name in codes else left_out(f"member {name}")
+            for wanted, name in names.items()
         }
 
     # Requests to coordinators

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.client.admin.groups.descriptions import DEAD, CommittedOffset, GroupListing
+from kafkalog.client.admin.groups.descriptions import DEAD, CommittedOffset, GroupListing, MemberToRemove
 from kafkalog.client.admin.groups.group_admin import GroupAdmin
 from kafkalog.client.consumer.classic.protocol import Assignment, encode_assignment
 from kafkalog.client.errors import ClientTimeoutError, InvalidResponseError
@@ -20,6 +20,8 @@ from kafkalog.protocol.errors import (
     GroupAuthorizationFailedError,
     GroupIdNotFoundError,
     NonEmptyGroupError,
+    UnknownMemberIdError,
+    UnknownServerError,
     UnsupportedVersionError,
 )
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -36,6 +38,7 @@ from kafkalog.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kafkalog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from kafkalog.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.protocol.messages.offset_fetch import (
@@ -57,6 +60,7 @@ CLASSES = (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,
+    LeaveGroupRequest,
     ListGroupsRequest,
     OffsetFetchRequest,
 )
@@ -270,3 +274,34 @@ def test_brokers_of_before(groups: Groups, admin: GroupAdmin) -> None:
     assert admin.list_groups()[0] == GroupListing("a", "consumer", "", "")
     with pytest.raises(UnsupportedVersionError):
         admin.list_groups(states=["Stable"])
+
+
+def test_one_member_is_removed_by_its_id_from_brokers_before_kafka_2_4(groups: Groups, admin: GroupAdmin) -> None:
+    """As in Java (`LeaveGroupRequest.Builder`)."""
+    groups.limits["LEAVE_GROUP"] = 2
+    first, second = MemberToRemove("m-1"), MemberToRemove("m-2")
+    codes = [0, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_AUTHORIZATION_FAILED]
+    left: list[str] = []
+
+    def leave(request: LeaveGroupRequest) -> LeaveGroupResponse:
+        left.append(request.member_id)
+        return LeaveGroupResponse(error_code=codes[len(left) - 1])
+
+    groups.brokers[0].handlers[LeaveGroupRequest] = leave
+    assert admin.remove_members("a", [first]) == {first: None}
+    assert isinstance(admin.remove_members("a", [second])[second], UnknownMemberIdError)
+    with pytest.raises(GroupAuthorizationFailedError, match="group a"):
+        admin.remove_members("a", [first])
+    assert left == ["m-1", "m-2", "m-1"]
+    for members in ([first, second], [MemberToRemove(instance_id="host-7")]):
+        with pytest.raises(UnsupportedVersionError, match=r"brokers before Kafka 2\.4, one member at a time"):
+            admin.remove_members("a", members)
+
+
+def test_members_that_an_answer_leaves_out(groups: Groups, admin: GroupAdmin) -> None:
+    host, member, other = MemberToRemove(instance_id="host-7"), MemberToRemove("m-1"), MemberToRemove("m-2")
+    found = [MemberResponse(member_id="m-2"), MemberResponse(member_id="m-9", group_instance_id="host-7")]
+    groups.brokers[0].handlers[LeaveGroupRequest] = lambda request: LeaveGroupResponse(members=found)
+    outcomes = admin.remove_members("a", [host, member, other])
+    assert (outcomes[host], outcomes[other]) == (None, None)
+    assert isinstance(outcomes[member], UnknownServerError)
