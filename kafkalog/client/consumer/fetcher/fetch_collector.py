@@ -69,6 +69,8 @@ class FetchCollector:
         self.after: dict[TopicPartition, FetchPosition] = {}
         self._visits: dict[TopicPartition, _Visit] = {}
         """The partitions that were looked into since `begin`, and where they were before."""
+        self._visited: PartitionState | None = None
+        """The partition that was looked into last."""
 
     def take(self, limit: int) -> tuple[list[ConsumerRecord], Exception | None]:
         """Take at most `limit` fetched records, one partition after the other.
@@ -127,7 +129,7 @@ class FetchCollector:
 
     def begin(self) -> None:
         """Have `go_back` lead to here: what was taken before is the caller's."""
-        self._visits, self.after = {}, {}
+        self._visits, self.after, self._visited = {}, {}, None
 
     def go_back(self) -> None:
         """Move the partitions back to where they were at `begin`, because the caller gets an exception."""
@@ -146,12 +148,13 @@ class FetchCollector:
         """Yield the partitions, and note where each is before something is taken from it."""
         for state in list(self._subscription.partitions.values()):
             self._visits.setdefault(state.tp, _Visit(state, state.version, state.position))
+            self._visited = state
             yield state
 
     def _go_back(self, error: BaseException) -> None:
         """Move the partitions back to where they were, because the caller gets an error and not what was taken."""
-        if isinstance(error, Exception) and self._visits:
-            _located(error, list(self._visits.values())[-1].state)
+        if isinstance(error, Exception) and self._visited is not None:
+            _located(error, self._visited)
         self.go_back()
 
     def _take_error(self, state: PartitionState, *, keep: bool = False) -> Exception | None:

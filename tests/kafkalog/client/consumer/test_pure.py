@@ -252,6 +252,33 @@ def test_an_error_that_comes_while_records_are_taken_is_kept() -> None:
     assert isinstance(error, OffsetOutOfRangeError)
 
 
+class Interrupted(PartitionState):
+    """A partition at which a signal comes, once there is `signal` to raise."""
+
+    signal: Exception | None = None
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name == "error" and self.signal is not None:
+            raise self.signal
+        return found
+
+
+def test_the_error_of_a_signal_names_the_partition_that_was_looked_into_last() -> None:
+    """Also where partitions were looked into by an earlier call, as those that fill one `poll` are."""
+    subscription = SubscriptionState()
+    other = TopicPartition("t", 1)
+    subscription.assign_manually([other])
+    first = subscription.partitions[TP] = Interrupted(TP)
+    subscription.to_end_of_line(other)
+    taking = FetchCollector(ConsumerConfig.from_dict(SERVERS).client, subscription, Monitor(), lambda: None)
+    assert taking.take(10) == ([], None)
+    first.signal = TimeoutError("alarm")
+    with pytest.raises(TimeoutError) as failure:
+        taking.take(10)
+    assert failure.value.__notes__ == ["in partition t-0, at offset ?"]
+
+
 def test_a_truncation_is_told_until_a_seek() -> None:
     """And nothing of the partition is handed out, while others go on."""
     config = ConsumerConfig.from_dict(SERVERS).client
