@@ -3,9 +3,10 @@
 kazoo works on threads of its own: one talks to ZooKeeper and keeps the session alive, others run callbacks. Results,
 watches and states are handed to the event loop from there, in the order in which they came.
 
-When kazoo loses the connection it fails all requests and forgets all watches. A request that it is given while there is
-no connection would wait for the next one, however long that takes. So such a request is refused here. When a session
-has expired kazoo opens a new one by itself.
+When kazoo loses the connection it fails all requests that were sent, and forgets all watches. A request that was not
+sent would wait for the next connection, however long that takes. So requests are refused here while there is no
+connection, and a request is withdrawn where its caller no longer waits for the answer. When a session has expired kazoo
+opens a new one by itself.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo import exceptions
-from kazoo.client import KazooClient
 from kazoo.protocol.states import EventType
 
 from broker.zookeeper.interface import (
@@ -55,6 +55,7 @@ from kafkalog.zookeeper.over_kazoo import (
     stat_of,
 )
 from kafkalog.zookeeper.security import PLAIN, Security
+from kafkalog.zookeeper.withdrawing import WithdrawingClient
 
 _CHANGES = {
     EventType.CREATED: Change.CREATED,
@@ -88,7 +89,7 @@ def translated(error: BaseException) -> ZooKeeperError:
 class KazooSession:
     """A session over kazoo; see the module. Make it with `connect`."""
 
-    def __init__(self, client: KazooClient, loop: asyncio.AbstractEventLoop, *, set_acl: bool = False) -> None:
+    def __init__(self, client: WithdrawingClient, loop: asyncio.AbstractEventLoop, *, set_acl: bool = False) -> None:
         self._client = client
         self._loop = loop
         self._set_acl = set_acl
@@ -194,8 +195,13 @@ class KazooSession:
         try:
             if not self._client.connected:
                 raise ConnectionLossError("there is no connection")
-            call(*arguments).rawlink(answered)
-            return await answer
+            asked = call(*arguments)
+            asked.rawlink(answered)
+            try:
+                return await answer
+            finally:
+                if not asked.ready():
+                    self._client.withdraw(asked)
         finally:
             answer.cancel()
             with self._lock:

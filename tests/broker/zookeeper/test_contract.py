@@ -434,7 +434,10 @@ class SilentServer:
 
 
 def test_kazoo_keeps_no_request_for_the_next_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests fail that wait when the connection is lost, that are made then, and that are made at this moment."""
+    """Requests fail that wait when the connection is lost, that are made then, and that are made at this moment.
+
+    A request that was not sent by then is withdrawn, so that it is not carried out after the caller was told.
+    """
     server, lost = SilentServer(), threading.Event()
 
     def suspended(state: str) -> None:
@@ -459,6 +462,7 @@ def test_kazoo_keeps_no_request_for_the_next_connection(monkeypatch: pytest.Monk
         await fails(ConnectionLossError, session.get("/late"))
         await fails(ConnectionLossError, waiting)
         assert not session._open
+        assert "/late" not in [getattr(request, "path", None) for request, _ in client._queue]
         monkeypatch.undo()
         await fails(ConnectionLossError, session.get("/after"))
         await session.close()
