@@ -9,6 +9,7 @@
 - `zookeeper`        ZooKeeper's nodes, as brokers and clients read and write them
 - `signalled`        an event that signals set
 - `java_regex`       regular expressions of Java over names of topics
+- `backoff`          pauses that grow while one thing fails again and again
 - `java_numbers`     numbers in configurations and options, as Java reads them
 - `java_properties`  the format of configuration files, for brokers and clients
 """

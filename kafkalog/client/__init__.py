@@ -21,7 +21,7 @@ What all of them use:
 - `transactions`         the requests of a transaction, and what is left to do when one fails
 - `zookeeper`            nodes of groups, topics and brokers in ZooKeeper
 - `forks`                keeps a forked process from using the clients of the other one
-- `retry`                tries again until a deadline; `backoff` has the pauses, here and elsewhere
+- `retry`                tries again until a deadline; `backoff` has the pauses
 - `closing`              closes at the end of a `with` block
 
 Functions of values, for tools that work with groups: `lag` how far a group is behind, `offset_reset` where its offsets

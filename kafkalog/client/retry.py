@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from kafkalog.client.backoff import Backoff
+from kafkalog.client.backoff import client_backoff
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientTimeoutError, is_retriable
 from kafkalog.protocol.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
@@ -36,7 +36,7 @@ class Retry:
         steady: Mapping[type[Exception], float] | None = None,
     ) -> None:
         self.deadline = time.monotonic() + config.default_api_timeout if deadline is None else deadline
-        self._backoff = Backoff.of(config)
+        self._backoff = client_backoff(config)
         self._steady = steady or {}
         self._tries = 0
         self._growing = 0

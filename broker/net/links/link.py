@@ -37,14 +37,13 @@ from broker.net.links.link_errors import (
 from broker.net.sockets.network import Dialer, LoopNetwork
 from broker.system.workers import Workers
 from kafkalog import __version__
+from kafkalog.backoff import Backoff
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.primitives import EncodeError
 from kafkalog.protocol.schema import Request
 from kafkalog.protocol.wire.core import Wire
 from kafkalog.protocol.wire.sasl import Mechanism
-
-_LONGEST_SHIFT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +117,7 @@ class Link:
         self._host = host
         self._port = port
         self._settings = settings
+        self._backoff = Backoff(settings.backoff, settings.backoff_max)
         self._loop = loop
         self._workers = workers
         self._chance = chance
@@ -313,10 +313,8 @@ class Link:
         self._pump()
 
     def _note_failure(self, failure: LinkError) -> None:
-        settings = self._settings
-        pause = min(settings.backoff * 2 ** min(self._failures, _LONGEST_SHIFT), settings.backoff_max)
         self._failures += 1
-        self._retry_at = self._loop.time() + pause * self._chance.uniform(0.8, 1.2)
+        self._retry_at = self._loop.time() + self._backoff.pause(self._failures, self._chance)
         self._last_failure = failure
         self._fail_waiting(failure)
 

@@ -21,6 +21,7 @@ from http.client import HTTPException, HTTPMessage
 from typing import IO, Any, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
+from kafkalog.backoff import Backoff
 from spark_kafkalog.values.registry.registry_error import SchemaRegistryError
 
 __all__ = ["RegisteredSchema", "RegistryConfig", "SchemaRegistry", "SchemaRegistryError"]
@@ -29,8 +30,8 @@ logger = logging.getLogger(__name__)
 
 MOST_BYTES = 16 << 20
 """A larger answer is an error."""
-FIRST_PAUSE_S = 0.1
-MOST_PAUSE_S = 5.0
+BACKOFF = Backoff(0.1, 5.0)
+"""The pauses between tries, in seconds."""
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/vnd.schemaregistry+json, application/json"
 _PASSING = (408, 429, 500, 502, 503, 504)
 _MISSING = (40401, 40402, 40403)
@@ -112,7 +113,7 @@ class SchemaRegistry:
         for attempt in range(self._config.retries + 1):
             if attempt:
                 logger.warning("schema registry: %s; attempt %d of %d", failed, attempt + 1, self._config.retries + 1)
-                self._pause(min(FIRST_PAUSE_S * 2 ** min(attempt - 1, 20), MOST_PAUSE_S))
+                self._pause(BACKOFF.pause(attempt))
             for url in self._config.urls:
                 try:
                     return self._ask(url, path)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.client.backoff import Backoff
+from kafkalog.backoff import Backoff
+from kafkalog.client.backoff import client_backoff
 from kafkalog.client.config import ClientConfig
 
 
@@ -37,4 +38,4 @@ def test_no_pause_exceeds_the_longest_one() -> None:
 
 def test_the_pauses_of_a_client_are_its_properties() -> None:
     config = ClientConfig.from_dict({"retry.backoff.ms": 20, "retry.backoff.max.ms": 300})
-    assert Backoff.of(config, steady=3) == Backoff(0.02, 0.3, 3)
+    assert client_backoff(config, steady=3) == Backoff(0.02, 0.3, 3)

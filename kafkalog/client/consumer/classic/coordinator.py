@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from kafkalog.client.backoff import Backoff
+from kafkalog.client.backoff import client_backoff
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.assignors import RebalanceProtocol
 from kafkalog.client.consumer.classic.heartbeat import Heartbeat
@@ -49,7 +49,7 @@ class ClassicCoordinator(AbstractCoordinator):
         self._prepared = False
         self._join: Future[Joined] | None = None
         self._join_after = 0.0
-        self._backoff = Backoff.of(config.client, steady=STEADY_TRIES)
+        self._backoff = client_backoff(config.client, steady=STEADY_TRIES)
         self._failed_joins = 0
         self._joined: Joined | None = None
         self._known: Snapshot | None = None

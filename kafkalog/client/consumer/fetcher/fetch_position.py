@@ -19,8 +19,6 @@ from kafkalog.protocol.messages.offset_for_leader_epoch import (
 )
 
 NO_EPOCH = -1
-CONSUMERS_MAY_VALIDATE = 3
-"""The version of OffsetForLeaderEpoch (Kafka 2.3) from which on a consumer may send it. Before, it is for brokers."""
 _CONSUMER = -1
 _UNKNOWN_OFFSET = -1
 

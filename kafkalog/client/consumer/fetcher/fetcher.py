@@ -25,13 +25,12 @@ from contextlib import suppress
 from dataclasses import replace
 from uuid import UUID
 
-from kafkalog.client.backoff import Backoff
+from kafkalog.client.backoff import client_backoff
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.config import STEADY_TRIES, ConsumerConfig
 from kafkalog.client.consumer.fetcher.asked_partition import AskedPartition, asked_at
 from kafkalog.client.consumer.fetcher.completed_fetch import CompletedFetch
 from kafkalog.client.consumer.fetcher.fetch_position import (
-    CONSUMERS_MAY_VALIDATE,
     NO_EPOCH,
     FetchPosition,
     find_truncation,
@@ -68,6 +67,7 @@ from kafkalog.protocol.errors import (
 from kafkalog.protocol.messages.fetch import FetchResponse, PartitionData
 from kafkalog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from kafkalog.protocol.schema import ZERO_UUID
+from kafkalog.protocol.wire.releases import EPOCHS_FOR_CONSUMERS
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class Fetcher(threading.Thread):
         self._lookups = OffsetLookups(cluster, config.client.isolation_level, self._waker.wake)
         self._lost = LostPositions(config.client)
         self._nothing_before = 0.0
-        self._backoff = Backoff.of(config.client, steady=STEADY_TRIES)
+        self._backoff = client_backoff(config.client, steady=STEADY_TRIES)
         self.columns: tuple[str, ...] | None = None
         self.failure: Exception | None = None
         self.fetches = 0
@@ -394,7 +394,7 @@ class Fetcher(threading.Thread):
                 validation_request((tp, each.position, each.leader_epoch) for tp, each in unsound.items()),
                 lambda response, error: self._answered(unsound, lambda: self._take_epochs(unsound, response, error)),
                 self._client.request_timeout,
-                min_version=CONSUMERS_MAY_VALIDATE,
+                min_version=EPOCHS_FOR_CONSUMERS.version,
             )
         except UnsupportedVersionError:
             return False

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from kafkalog.client.backoff import Backoff
+from kafkalog.client.backoff import client_backoff
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.config import STEADY_TRIES, ConsumerConfig
 from kafkalog.client.consumer.subscription import SubscriptionState, SubscriptionType
@@ -46,7 +46,7 @@ class MetadataWatcher:
         self._on_metadata = on_metadata
         self._worker = Worker("kafkalog-consumer-metadata", wake)
         self._asking: Future[ClusterMetadata] | None = None
-        self._backoff = Backoff.of(config.client, steady=STEADY_TRIES)
+        self._backoff = client_backoff(config.client, steady=STEADY_TRIES)
         self._fruitless = 0
         """The number of fetches in a row that failed, or that brought the leaders known before."""
         self._leaders: Mapping[TopicPartition, Any] = {}

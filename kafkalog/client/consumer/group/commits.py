@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Protocol
 
-from kafkalog.client.backoff import Backoff
+from kafkalog.client.backoff import client_backoff
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.errors import CommitFailedError, RetriableCommitFailedError
 from kafkalog.client.consumer.group.generation import Generation
@@ -177,7 +177,7 @@ class Commits:
             # A group without members would take it as a commit by hand, and go back to what others have read.
             raise self._outdated(ErrorCode.UNKNOWN_MEMBER_ID)
         client = self._config.client
-        backoff, failures = Backoff.of(client), 0
+        backoff, failures = client_backoff(client), 0
         while True:
             timeout = (
                 client.request_timeout if deadline is None else min(client.request_timeout, deadline - time.monotonic())

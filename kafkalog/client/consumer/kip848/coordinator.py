@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
-from kafkalog.client.backoff import Backoff
+from kafkalog.client.backoff import client_backoff
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
@@ -71,7 +71,7 @@ class Kip848Coordinator(AbstractCoordinator):
             config.group_instance_id,
             config.client_rack or None,
             config.group_remote_assignor,
-            Backoff.of(config.client),
+            client_backoff(config.client),
         )
         self.member = Member(settings, str(uuid4()))
         super().__init__(config, cluster, subscription, monitor, wake_fetcher, interceptors, self)

@@ -24,7 +24,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 from uuid import UUID
 
-from kafkalog.client.backoff import Backoff
+from kafkalog.backoff import Backoff
 from kafkalog.client.consumer.group.generation import NO_GENERATION, Generation, Next
 from kafkalog.protocol.errors import ErrorCode, FencedInstanceIdError, error_for
 from kafkalog.protocol.messages.consumer_group_heartbeat import (

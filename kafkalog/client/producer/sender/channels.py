@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from kafkalog.client.backoff import Backoff
+from kafkalog.backoff import Backoff
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError
 from kafkalog.client.network.connection import Connection

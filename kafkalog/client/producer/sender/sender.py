@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from kafkalog.client.backoff import Backoff
+from kafkalog.client.backoff import client_backoff
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError, about, is_retriable
 from kafkalog.client.network.waker import Waker
@@ -75,7 +75,7 @@ class Sender:
         self._cluster = cluster
         self._counts_refusals = counts_refusals
         self._final = () if repeats_corrupt else (ErrorCode.CORRUPT_MESSAGE,)
-        self._backoff = Backoff.of(config.client)
+        self._backoff = client_backoff(config.client)
         self._waker = Waker()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._waker, selectors.EVENT_READ)

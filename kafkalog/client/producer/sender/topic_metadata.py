@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection
 from uuid import UUID
 
-from kafkalog.client.backoff import Backoff
+from kafkalog.client.backoff import client_backoff
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError, about, is_retriable
 from kafkalog.client.metadata import Broker, LeaderIdAndEpoch, TopicMetadata
@@ -163,7 +163,7 @@ class Topics:
         self._accumulator = accumulator
         self._stale: set[str] = set()
         self._next_at = 0.0
-        self._backoff = Backoff.of(config.client, steady=STEADY_TRIES)
+        self._backoff = client_backoff(config.client, steady=STEADY_TRIES)
         self._in_vain = 0
         """The number of requests, one after another, that have failed or told nothing new."""
         self._aged_at = time.monotonic() + config.client.metadata_max_age

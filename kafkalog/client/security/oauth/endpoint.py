@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import random
 import ssl
 import time
 from base64 import b64encode
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
+from kafkalog.backoff import Backoff
 from kafkalog.client.errors import AuthenticationError, ConfigError
 from kafkalog.client.security.oauth.http import HttpError, HttpResponse, request
 from kafkalog.client.security.oauth.options import (
@@ -76,16 +76,17 @@ class TokenEndpoint:
         """
         options = self._options
         deadline = time.monotonic() + options.retry_backoff_max
-        backoff = options.retry_backoff
+        backoff = Backoff(options.retry_backoff, options.retry_backoff_max)
+        failures = 0
         while True:
             try:
                 return self._fetch_once()
             except TokenEndpointUnavailableError:
-                pause = backoff * random.uniform(0.8, 1.2)
+                failures += 1
+                pause = backoff.pause(failures)
                 if time.monotonic() + pause >= deadline:
                     raise
                 time.sleep(pause)
-                backoff *= 2
 
     def _fetch_once(self) -> Token:
         body, headers = self._request()
