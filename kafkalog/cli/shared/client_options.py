@@ -248,7 +248,7 @@ def complain_of(error: Exception) -> None:
     from kafkalog.protocol.errors import KafkaError, UnknownTopicOrPartitionError
 
     if isinstance(error, UnknownTopicOrPartitionError):
-        complain(f"{error.message}; `kafkalog topics describe` shows the topics and partitions there are")
+        complain(f"{error.message}; `kafkalog topics describe` lists the topics and their partitions")
     else:
         complain(error.message if isinstance(error, KafkaError) else error)
 

@@ -159,5 +159,5 @@ def test_an_unknown_topic_is_told_with_a_remedy(words: tuple[str, ...], broker_a
     assert done.stdout == b""
     said = [line for line in done.stderr.decode().splitlines() if not line.startswith("Processed")]
     assert said == [
-        "kafkalog: topic nowhere does not exist; `kafkalog topics describe` shows the topics and partitions there are"
+        "kafkalog: topic nowhere does not exist; `kafkalog topics describe` lists the topics and their partitions"
     ]

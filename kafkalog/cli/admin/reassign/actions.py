@@ -103,6 +103,7 @@ def run_execute(arguments: argparse.Namespace) -> int:
             if begun:
                 names = ",".join(map(str, begun))
                 print(f"Successfully started partition reassignment{_s(begun)} for {names}", flush=True)
+            _tell_moves({each: directories[each] for each in directories if each not in absent and each not in refused})
             unplaced = _place_in_directories(admin, {each: absent[each] for each in absent if each.partition in begun})
             if arguments.follow:
                 _follow(
@@ -397,13 +398,24 @@ def _place_in_directories(admin: Admin, absent: Mapping[ReplicaOnBroker, str]) -
     failed = False
     end = time.monotonic() + DIRECTORIES_S
     while left and time.monotonic() < end:
-        left, refused = _ask_for_directories(admin, left, brokers)
+        asked = left
+        left, refused = _ask_for_directories(admin, asked, brokers)
+        _tell_moves({each: asked[each] for each in asked if each not in left and each not in refused})
         failed = failed or bool(refused)
         if left:
             time.sleep(FOLLOW_S / 4)
     for replica, path in left.items():
         complain(f"{_named(replica)} is not in {path} yet: there is no replica there")
     return failed or bool(left)
+
+
+def _tell_moves(started: Mapping[ReplicaOnBroker, str]) -> None:
+    for replica, path in sorted(started.items()):
+        print(
+            f"Successfully started moving log directory to {path} for replica {replica.partition} with broker "
+            f"{replica.broker}",
+            flush=True,
+        )
 
 
 def _cancel_directory_moves(admin: Admin, directories: Mapping[ReplicaOnBroker, str]) -> bool:

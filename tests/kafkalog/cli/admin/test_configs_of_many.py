@@ -44,5 +44,5 @@ def test_a_topic_that_fails_hides_no_other() -> None:
     ]
     assert len(ended.out) == 4
     assert ended.err.splitlines() == [
-        "kafkalog: topic gone does not exist; `kafkalog topics describe` shows the topics and partitions there are"
+        "kafkalog: topic gone does not exist; `kafkalog topics describe` lists the topics and their partitions"
     ]

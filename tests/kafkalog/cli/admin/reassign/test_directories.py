@@ -92,7 +92,7 @@ def test_a_directory_that_the_broker_refuses(one_broker: OneBroker, tmp_path: Pa
     ended = one_broker.reassign("execute", path, check=1)
     (line,) = ended.err.splitlines()
     assert line.startswith(f"kafkalog: Failed to move words-3 on broker 0 to {path}: ")
-    assert f"Successfully started partition reassignment for {WORDS}" in ended.out
+    assert ended.out[-1] == f"Successfully started partition reassignment for {WORDS}"
     assert one_broker.places() == {before: False}
 
 
@@ -104,7 +104,11 @@ def test_a_directory_of_a_broker_that_is_not_alive(one_broker: OneBroker, tmp_pa
 def test_a_move_between_directories_is_cancelled(one_broker: OneBroker, tmp_path: Path) -> None:
     (before,) = one_broker.places()
     (target,) = {str(tmp_path / name) for name in ("one", "two")} - {before}
-    one_broker.reassign("execute", target, "--replica-alter-log-dirs-throttle", "1")
+    begun = one_broker.reassign("execute", target, "--replica-alter-log-dirs-throttle", "1")
+    assert begun.out[-2:] == [
+        f"Successfully started partition reassignment for {WORDS}",
+        f"Successfully started moving log directory to {target} for replica {WORDS} with broker 0",
+    ]
     assert one_broker.places() == {before: False, target: True}
     ended = one_broker.reassign("cancel", target)
     assert ended.out[:2] == [
