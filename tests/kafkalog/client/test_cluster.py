@@ -37,24 +37,13 @@ from kafkalog.protocol.errors import (
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
-from peers.process import free_port
+from tests.kafkalog.client.support import TP, closed_port, config_for
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.scripted import ScriptedBroker, Silence, metadata
 from tests.support.waiting import wait_until
 
-TP = TopicPartition("t", 0)
 BUSY_S = 60.0
 """The longest time in which a request may hold up those behind it."""
-
-
-def config_for(*brokers: ScriptedBroker | str, **properties: str) -> ClientConfig:
-    servers = ",".join(broker if isinstance(broker, str) else broker.address for broker in brokers)
-    named = {key.replace("_", "."): value for key, value in properties.items()}
-    return ClientConfig.from_dict({"bootstrap.servers": servers, "retry.backoff.ms": "1", **named})
-
-
-def closed_port() -> str:
-    return f"127.0.0.1:{free_port()}"
 
 
 # Against a real broker

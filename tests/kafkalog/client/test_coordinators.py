@@ -16,7 +16,7 @@ from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest, 
 from kafkalog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from peers.process import free_port
-from tests.kafkalog.client.test_cluster import config_for
+from tests.kafkalog.client.support import config_for
 from tests.support import scripted
 from tests.support.scripted import Answer, ScriptedBroker, metadata
 

@@ -18,7 +18,7 @@ from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.protocol.messages.produce import ProduceRequest, ProduceResponse
-from tests.kafkalog.client.test_cluster import closed_port
+from tests.kafkalog.client.support import closed_port
 from tests.support.command import call, run
 from tests.support.scripted import ScriptedBroker, metadata, taken
 

@@ -20,7 +20,7 @@ from kafkalog.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from kafkalog.protocol.messages.metadata import MetadataRequest
-from tests.kafkalog.client.test_cluster import TP, config_for
+from tests.kafkalog.client.support import TP, config_for
 from tests.support.scripted import ScriptedBroker, Silence, metadata
 from tests.support.wire import batch, produce
 

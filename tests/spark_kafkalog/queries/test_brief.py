@@ -15,7 +15,7 @@ from kafkalog.client.errors import ClientTimeoutError
 from spark_kafkalog.brief import brief, brief_rows
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.sink.transactional.errors import LedgerError
-from tests.kafkalog.client.test_cluster import closed_port
+from tests.kafkalog.client.support import closed_port
 from tests.spark_kafkalog.conftest import Reads
 from tests.spark_kafkalog.without_spark import make_source
 

@@ -15,7 +15,7 @@ from kafkalog.records.arrow import decode_arrow
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import CorruptRecordError
-from tests.kafkalog.client.consumer.test_faults import TP, batch, damaged
+from tests.kafkalog.client.consumer.leaders import TP, batch, damaged
 
 CONFIG = ClientConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"})
 ZEROS = 100_000

@@ -21,9 +21,9 @@ from kafkalog.client.fetch import decode
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest
+from tests.kafkalog.client.consumer.leaders import SILENT_LEADS, two_leaders
+from tests.kafkalog.client.consumer.recreated import NEW, TP, Topic, offsets, reading
 from tests.kafkalog.client.consumer.support import DEADLINE_S, take
-from tests.kafkalog.client.consumer.test_created_again import NEW, TP, Topic, offsets, reading
-from tests.kafkalog.client.consumer.test_faults import SILENT_LEADS, two_leaders
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)

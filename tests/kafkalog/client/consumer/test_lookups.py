@@ -14,8 +14,8 @@ from kafkalog.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from kafkalog.protocol.messages.metadata import MetadataRequest
+from tests.kafkalog.client.consumer.leaders import Leader
 from tests.kafkalog.client.consumer.support import poll_until, take
-from tests.kafkalog.client.consumer.test_faults import Leader
 from tests.support.scripted import metadata
 
 WELL, SICK = TopicPartition("t", 0), TopicPartition("t", 1)

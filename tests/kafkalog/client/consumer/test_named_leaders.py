@@ -20,8 +20,8 @@ from kafkalog.protocol.messages.fetch import (
     PartitionData,
 )
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.kafkalog.client.consumer.leaders import batch
 from tests.kafkalog.client.consumer.support import DEADLINE_S
-from tests.kafkalog.client.consumer.test_faults import batch
 from tests.support.scripted import ScriptedBroker, metadata
 
 pytestmark = pytest.mark.timeout(300)

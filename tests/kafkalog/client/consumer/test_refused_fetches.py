@@ -8,8 +8,8 @@ import pytest
 
 from kafkalog.client.consumer import UnreadableBatchError
 from kafkalog.protocol.errors import CorruptMessageError, ErrorCode
+from tests.kafkalog.client.consumer.recreated import TP, Topic, offsets, reading
 from tests.kafkalog.client.consumer.support import DEADLINE_S
-from tests.kafkalog.client.consumer.test_created_again import TP, Topic, offsets, reading
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)

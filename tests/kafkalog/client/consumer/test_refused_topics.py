@@ -16,8 +16,8 @@ from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from kafkalog.client.types import EARLIEST
 from kafkalog.protocol.errors import ErrorCode, TopicAuthorizationFailedError
+from tests.kafkalog.client.consumer.recreated import TP, Topic, reading
 from tests.kafkalog.client.consumer.support import DEADLINE_S
-from tests.kafkalog.client.consumer.test_created_again import TP, Topic, reading
 
 pytestmark = pytest.mark.timeout(300)
 CONFIG = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"})

@@ -33,7 +33,7 @@ from kafkalog.protocol.messages.fetch import (
 )
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.records.batch import assign_offsets, iter_headers
-from tests.kafkalog.client.test_cluster import TP, config_for
+from tests.kafkalog.client.support import TP, config_for
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.scripted import Answer, ScriptedBroker, api_versions, metadata
 from tests.support.secured.sessions import Sessions, make_due

@@ -30,7 +30,7 @@ from kafkalog.records.compression import Codec
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker
 from kafkalog.records.errors import CorruptRecordError
 from tests.kafkalog.client.fetch.test_partition_fetcher import records
-from tests.kafkalog.client.test_cluster import config_for
+from tests.kafkalog.client.support import config_for
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.scripted import ScriptedBroker, Silence, metadata
 from tests.support.wire import batch, create_topic, produce

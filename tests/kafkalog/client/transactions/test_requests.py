@@ -39,7 +39,7 @@ from kafkalog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from tests.kafkalog.client.test_cluster import config_for
+from tests.kafkalog.client.support import config_for
 from tests.support import scripted
 from tests.support.scripted import ScriptedBroker, Silence, metadata
 

@@ -50,7 +50,7 @@ from kafkalog.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from tests.kafkalog.client.test_cluster import config_for
+from tests.kafkalog.client.support import config_for
 from tests.support import scripted
 from tests.support.scripted import Answer, ScriptedBroker, Silence, api_versions, metadata
 

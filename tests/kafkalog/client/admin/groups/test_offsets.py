@@ -28,7 +28,7 @@ from kafkalog.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from tests.kafkalog.client.test_cluster import config_for
+from tests.kafkalog.client.support import config_for
 from tests.support import scripted
 from tests.support.scripted import ScriptedBroker, metadata
 
