@@ -47,7 +47,7 @@ def named(*words: str) -> dict[str, list[str]]:
     }
 
 
-def test_entries() -> None:
+def test_options_name_resources_and_their_entries() -> None:
     assert named("--topic", " words ", "--topic", "*", "--allow-principal", "User:ann") == {
         "TOPIC:words:LITERAL": ["ALLOW User:ann ALL *"],
         "TOPIC:*:LITERAL": ["ALLOW User:ann ALL *"],
@@ -67,7 +67,7 @@ def test_entries() -> None:
     assert named("--topic", "words") == {"TOPIC:words:LITERAL": []}
 
 
-def test_roles() -> None:
+def test_producer_and_consumer_stand_for_the_operations_that_they_need() -> None:
     who = ("--topic", "words", "--allow-principal", "User:ann")
     producer = ["WRITE", "DESCRIBE", "CREATE"]
 
@@ -98,7 +98,7 @@ def test_roles() -> None:
         (("--topic", "t", "--allow-principal", "ann"), "expected a string in format principalType:principalName"),
     ],
 )
-def test_what_cannot_be(words: tuple[str, ...], says: str) -> None:
+def test_options_that_cannot_be_used_together_or_read(words: tuple[str, ...], says: str) -> None:
     with pytest.raises(UsageError) as raised:
         named(*words)
     assert says in str(raised.value)
@@ -221,7 +221,7 @@ def test_a_question_comes_first(acls: Authorizer, monkeypatch: pytest.MonkeyPatc
     ]
 
 
-def test_one_that_is_refused_keeps_no_other_back(acls: Authorizer) -> None:
+def test_an_acl_that_the_broker_refuses_does_not_keep_the_others_from_being_added(acls: Authorizer) -> None:
     who = ("--allow-principal", "User:nobody", "--allow-principal", "User:ann")
     ended = acls("add", "--topic", "words", "--topic", "pages", *who, check=1)
     assert [(each.name, each.principal) for each in acls.kept] == [("words", "User:ann"), ("pages", "User:ann")]

@@ -43,7 +43,7 @@ def binding(operation: AclOperation, permission: AclPermission = ALLOW, name: st
         (binding(AclOperation.WRITE, DENY), AclOperation.WRITE),
     ],
 )
-def test_what_follows_as_in_mirrormaker(given: AclBinding, operation: AclOperation) -> None:
+def test_acls_that_follow_as_in_mirrormaker(given: AclBinding, operation: AclOperation) -> None:
     expected = given._replace(name="A.words", operation=operation)
     assert target_bindings([given], {"words"}, REMOTE) == [expected]
 
@@ -60,7 +60,7 @@ def test_what_follows_as_in_mirrormaker(given: AclBinding, operation: AclOperati
         binding(AclOperation.READ, AclPermission(99)),
     ],
 )
-def test_what_stays_behind(given: AclBinding) -> None:
+def test_acls_that_are_not_mirrored(given: AclBinding) -> None:
     assert target_bindings([given], {"words", "*"}, REMOTE) == []
 
 
