@@ -410,7 +410,7 @@ class Log:
         """See `LogRemover.apply_retention`."""
         return self._remover.apply_retention(now_ms, policy, most)
 
-    def replace_segments(self, new: Segment, old: Sequence[Segment], now_ms: int) -> bool:
+    def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment], now_ms: int) -> bool:
         """See `LogRemover.replace_segments`."""
         return self._remover.replace_segments(new, old, now_ms)
 

@@ -20,6 +20,7 @@ from broker.log.cleaner.throttle import Throttle
 from broker.log.producer_state.control_batches import parse_marker
 from broker.log.resources import LogResources
 from broker.log.segment.segment import Segment
+from broker.log.segment.splitting import Part, parts_of, write_parts
 from kafkalog.records import cleaning
 from kafkalog.records.any_format import read_any_header, verify_any_crc
 from kafkalog.records.batch import MAGIC, MAGIC_AT, BatchHeader, Record, verify_crc
@@ -27,9 +28,13 @@ from kafkalog.records.errors import CorruptRecordError
 from kafkalog.records.legacy.message_set import codec_of, decode_entry, encode_message_set, read_entry
 from kafkalog.storage import names
 from kafkalog.storage.batch_walk import stated_size
+from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET
 
-Swap = Callable[[Segment, Sequence[Segment]], None]
-"""Replaces segments by a new one; raises CleaningAbortedError or KafkaStorageError if that is not possible."""
+Swap = Callable[[Sequence[Segment], Sequence[Segment]], None]
+"""Replaces segments (the second ones) by new ones (the first).
+
+It raises CleaningAbortedError or KafkaStorageError if that is not possible.
+"""
 
 
 STOP = -1
@@ -44,7 +49,7 @@ class LogCleaning:
     """Clean one log once.
 
     Raises (from `run`):
-        CleaningAbortedError: the job's `check` ended the cleaning.
+        CleaningAbortedError: the job's `check` ended the cleaning, or a segment had to be split first.
         KafkaStorageError: the log went offline.
         RecordsError: a segment does not read as batches, or a checksum is wrong.
         OSError: the disk failed.
@@ -78,6 +83,7 @@ class LogCleaning:
         started = self._resources.seconds()
         job, stats = self.job, self.stats
         # Read this now: afterwards the segment may have been replaced, and its file may be gone.
+        self._split_segments()
         clean = [segment for segment in job.segments if segment.base_offset < job.first_dirty_offset]
         self._old_horizon = _modified_ms(clean[-1]) - job.config.delete_retention_ms if clean else 0
         offsets = self._build_map()
@@ -88,6 +94,37 @@ class LogCleaning:
         stats.seconds = self._resources.seconds() - started
         stats.segments_before = len(job.segments)
         return end
+
+    def _split_segments(self) -> None:
+        """Split the segments whose offsets their indexes cannot hold; then end this cleaning, as Apache Kafka does.
+
+        Raises:
+            CleaningAbortedError: a segment was split.
+        """
+        job = self.job
+        split: list[str] = []
+        for segment, end in zip(job.segments, job.ends, strict=True):
+            # Most segments cannot be of the kind, because the next one begins near by.
+            if end - 1 - segment.base_offset > MAX_RELATIVE_OFFSET:
+                job.check()
+                parts = parts_of(segment)
+                if len(parts) > 1:
+                    split.append(names.segment_name(segment.base_offset, names.LOG))
+                    self._split(segment, end, parts)
+        if split:
+            raise CleaningAbortedError(f"the offsets in {', '.join(split)} span too much; its segments were split")
+
+    def _split(self, segment: Segment, end: int, parts: Sequence[Part]) -> None:
+        job, base = self.job, segment.base_offset
+        rows = [row for row in job.aborted(base, end) if base <= row.last_offset < end]
+        new = write_parts(segment, parts, rows, job.config, job.now_ms, self._resources, self._wait)
+        try:
+            job.check()
+            self._swap(new, [segment])
+        except CleaningAbortedError:
+            for each in new:
+                each.discard()
+            raise
 
     # -- the map ---------------------------------------------------------------------------------------------
 
@@ -167,7 +204,7 @@ class LogCleaning:
             stats.records_without_key += batches.records_without_key
             job.check()
             swapping = True
-            self._swap(segment, segments)
+            self._swap([segment], segments)
         except BaseException as error:
             # After a failure during the swap, the next opening of the log completes the renames.
             if not swapping or isinstance(error, CleaningAbortedError):

@@ -352,7 +352,7 @@ class LogCleaner:
         if not self._logs.checkpoints.write_recovery_points():
             raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: the recovery points could not be written")
 
-        def swap(new: Segment, old: Sequence[Segment]) -> None:
+        def swap(new: Sequence[Segment], old: Sequence[Segment]) -> None:
             if not self._pool.on_loop(self._replace(log, job, new, old)):
                 raise CleaningAbortedError("its segments have changed")
             self._ops.fsync_dir(job.directory)
@@ -378,7 +378,7 @@ class LogCleaner:
                 job.check()
             compiler_pages.release()
 
-    async def _replace(self, log: Log, job: CleaningJob, new: Segment, old: Sequence[Segment]) -> bool:
+    async def _replace(self, log: Log, job: CleaningJob, new: Sequence[Segment], old: Sequence[Segment]) -> bool:
         job.check()
         return log.replace_segments(new, old, self._clock())
 

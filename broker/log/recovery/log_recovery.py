@@ -7,9 +7,10 @@ newest snapshot.
 After an unclean stop every segment from the recovery point on is read whole (`segment_recovery`). Each batch must be
 whole, its CRC must be right, and its offsets must follow those before it. Indexes and producer state are rebuilt on the
 way. A segment is cut at the first bad batch. A segment that does not begin at the offset where the one before it ended
-is removed together with all later ones. What remains is a valid prefix of the log. Segments before the recovery point
-were flushed with their indexes before the checkpoint was written, so their indexes are checked on first use only. Few
-segments have a transaction index. It is checked at once, as in Kafka, because a rebuild reads the log up to there.
+is removed together with all later ones. A segment whose offsets its indexes cannot hold is split. What remains is a
+valid prefix of the log. Segments before the recovery point were flushed with their indexes before the checkpoint was
+written, so their indexes are checked on first use only. Few segments have a transaction index. It is checked at once,
+as in Kafka, because a rebuild reads the log up to there.
 
 `directory_scan` deals with files that compactions and deletions left.
 """
@@ -28,10 +29,16 @@ from broker.log.producer_state.producer_state_manager import ProducerStateManage
 from broker.log.recovery.directory_scan import list_segments
 from broker.log.recovery.producer_recall import recall
 from broker.log.recovery.producer_replay import replay
-from broker.log.recovery.segment_recovery import give_back_reserved, mend_transaction_index, recover_segment
+from broker.log.recovery.segment_recovery import (
+    OffsetOverflowError,
+    give_back_reserved,
+    mend_transaction_index,
+    recover_segment,
+)
 from broker.log.resources import LogResources
 from broker.log.segment.segment import Segment
-from kafkalog.records.errors import RecordsError
+from broker.log.segment.splitting import parts_of, write_parts
+from kafkalog.records.errors import CorruptRecordError, RecordsError
 from kafkalog.storage import names
 
 logger = logging.getLogger(__name__)
@@ -125,6 +132,7 @@ class _Loader:
         self.resources = resources
         self.ops = resources.ops
         self.cut_short: set[int] = set()
+        self.unsplittable: set[int] = set()
 
     def load(self, clean: bool, log_start: int, recovery_point: int) -> LoadedLog:
         segments = self.segments
@@ -172,6 +180,42 @@ class _Loader:
         return end
 
     def _recover_from(self, first: int, log_start: int) -> int:
+        while True:
+            try:
+                return self._recover_once(first, log_start)
+            except OffsetOverflowError as error:
+                first = self.segments.index(error.segment)
+                self._split(first)
+
+    def _split(self, at: int) -> None:
+        """Replace a segment, some offsets of which its indexes cannot hold, by several; see `splitting`.
+
+        A crash leaves either the old segment or the new ones; see `directory_scan`.
+        """
+        segment = self.segments[at]
+        following = self.segments[at + 1].base_offset if at + 1 < len(self.segments) else None
+        try:
+            parts = parts_of(segment, to_damage=True)
+            if following is not None and parts[-1].base_offset >= following:
+                raise CorruptRecordError(f"offset {parts[-1].base_offset} lies in a later segment")
+        except RecordsError as error:
+            logger.warning("%s is not split: %s", segment.path(names.LOG), error)
+            self.unsplittable.add(segment.base_offset)
+            return
+        logger.info("Splitting %s into %d segments: its offsets span too much", segment.path(names.LOG), len(parts))
+        # The recovery rebuilds the transaction indexes.
+        new = write_parts(segment, parts, (), self.config, self.now_ms, self.resources)
+        for each in reversed(new):
+            each.rename_to(names.SWAP)
+        self.ops.fsync_dir(self.directory)
+        segment.remove()
+        for each in new:
+            each.rename_to("")
+            each.config = self.config
+        self.ops.fsync_dir(self.directory)
+        self.segments[at : at + 1] = new
+
+    def _recover_once(self, first: int, log_start: int) -> int:
         segments = self.segments
         if not segments:
             return log_start
@@ -193,7 +237,10 @@ class _Loader:
             self.producers.end_offset = segment.base_offset
             self._take_snapshot(sync=False)
             size = segment.size
-            end = recover_segment(segment, self.producers, self.epochs, partial(self._before_cut, at))
+            may_split = self._has_gaps and segment.base_offset not in self.unsplittable
+            end = recover_segment(
+                segment, self.producers, self.epochs, partial(self._before_cut, at), may_split=may_split
+            )
             if segment.size < size:
                 logger.warning(
                     "%s: the last %d bytes, from offset %d on, were no valid record batches and were cut off. What is "
@@ -226,9 +273,13 @@ class _Loader:
         if segment.base_offset < end:
             return segment.size > 0
         gap = segment.base_offset > end
+        return gap and (before.base_offset in self.cut_short or not self._has_gaps)
+
+    @property
+    def _has_gaps(self) -> bool:
+        """True if offsets may be missing in the log although nothing was lost."""
         # What cannot be read of the configuration may be that the log is compacted.
-        has_gaps = self.config.compact or bool(self.config.mirror_source) or self.config.is_held
-        return gap and (before.base_offset in self.cut_short or not has_gaps)
+        return self.config.compact or bool(self.config.mirror_source) or self.config.is_held
 
     def _before_cut(self, at: int, end: int) -> None:
         """Remove the segments after one that is about to be cut at `end`, if they do not begin there.

@@ -22,19 +22,38 @@ from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET
 logger = logging.getLogger(__name__)
 
 
+class OffsetOverflowError(Exception):
+    """A segment goes on with a batch whose offsets its indexes cannot hold. It has to be split, if it is not damaged.
+
+    Attributes:
+        segment: the segment.
+    """
+
+    def __init__(self, segment: Segment, last_offset: int) -> None:
+        super().__init__(f"{segment.path(names.LOG)} goes on up to offset {last_offset}")
+        self.segment = segment
+
+
 def recover_segment(
-    segment: Segment, producers: ProducerStateManager, epochs: LeaderEpochCache, before_cut: Callable[[int], None]
+    segment: Segment,
+    producers: ProducerStateManager,
+    epochs: LeaderEpochCache,
+    before_cut: Callable[[int], None],
+    *,
+    may_split: bool = False,
 ) -> int:
     """Check every batch, cut the segment at the first bad one, and rebuild its indexes.
 
     Args:
         producers, epochs: updated with each batch.
         before_cut: called with the offset after the last good batch if something is to be cut off.
+        may_split: whether a batch that is too far from the base offset is no damage.
 
     Returns:
         The offset after the last good batch.
 
     Raises:
+        OffsetOverflowError: there is such a batch. The indexes are not finished, and the segment was not cut.
         OSError: the segment cannot be read or cut.
     """
     segment.reset_indexes()
@@ -46,6 +65,8 @@ def recover_segment(
     try:
         for position, header, batch in verified_batches(file.fd, 0, file_size):
             last = header.last_offset
+            if may_split and next_offset <= header.base_offset <= last and last > _largest(segment):
+                raise OffsetOverflowError(segment, last)
             if header.base_offset < next_offset or not header.base_offset <= last <= _largest(segment):
                 raise CorruptRecordError(
                     f"offsets {header.base_offset} to {last} at position {position} do not follow {next_offset}"

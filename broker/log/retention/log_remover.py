@@ -142,12 +142,13 @@ class LogRemover:
         # Set it once more: a concurrent flush may have forced the directory before the names changed.
         self._flusher.names_unsynced = True
 
-    def replace_segments(self, new: Segment, old: Sequence[Segment], now_ms: int) -> bool:
-        """Replace `old` segments by `new`, whose files end with `.cleaned` and are on the device.
+    def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment], now_ms: int) -> bool:
+        """Replace `old` segments by `new` ones, whose files end with `.cleaned` and are on the device.
 
-        Readers of the old segments go on; the files are deleted `file.delete.delay.ms` later. The names are safe once
-        the caller has forced the directory to the device. Before that, a crash leaves either the old or the new
-        segments; see `recovery.directory_scan`.
+        The new ones begin at the same offset. Readers of the old segments go
+        on; the files are deleted `file.delete.delay.ms` later. The names are safe once the caller has forced the
+        directory to the device. Before that, a crash leaves either the old or the new segments; see
+        `recovery.directory_scan`.
 
         Returns:
             Whether they were replaced. They are not if `old` are no longer neighbours in the log, or if the log is
@@ -164,17 +165,20 @@ class LogRemover:
         if self._errors.offline is not None or after >= len(segments) or len(same) < len(old) or not all(same):
             return False
         # Hold the open file: a concurrent flush must not look for it under a name that it no longer has.
-        held = new.file
+        held = [segment.file for segment in new]
         paths: list[str] = []
         try:
-            new.rename_to(names.SWAP)
-            self._segments.replace([*segments[:at], new, *segments[after:]])
+            # The first one last: as long as it ends with `.cleaned`, an opening takes none of them.
+            for segment in reversed(new):
+                segment.rename_to(names.SWAP)
+            self._segments.replace([*segments[:at], *new, *segments[after:]])
             for segment in old:
                 paths += segment.mark_deleted()
                 snapshot = self._producers.detach_snapshot(segment.base_offset) if segment is not old[0] else None
                 if snapshot:
                     paths.append(snapshot)
-            new.rename_to("")
+            for segment in new:
+                segment.rename_to("")
         except OSError as error:
             self._errors.go_offline(f"cannot replace segments of it: {error}")
             raise KafkaStorageError(f"Cannot compact {self._directory.label}: {error}") from error

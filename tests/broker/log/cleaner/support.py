@@ -69,7 +69,7 @@ def clean(
     log.flush(job.first_uncleanable_offset)
     flushed()
 
-    def swap(new: Segment, old: Sequence[Segment]) -> None:
+    def swap(new: Sequence[Segment], old: Sequence[Segment]) -> None:
         if not log.replace_segments(new, old, now_ms):
             raise CleaningAbortedError("its segments have changed")
         # As soon as may be, as a worker does beside it.

@@ -29,8 +29,8 @@ def test_segments_that_changed_meanwhile_are_not_replaced(tmp_path: Path) -> Non
     append(log, (b"a", b"3"))
     old = list(log.segments[:2])
     log.apply_retention(NOW + 5000)
-    assert not log.replace_segments(old[0], old, NOW)
-    assert not log.replace_segments(old[0], [log.active_segment], NOW)
+    assert not log.replace_segments(old[:1], old, NOW)
+    assert not log.replace_segments(old[:1], [log.active_segment], NOW)
     assert log.offline is None
 
 
