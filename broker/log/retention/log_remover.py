@@ -145,7 +145,7 @@ class LogRemover:
     def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment], now_ms: int) -> bool:
         """Replace `old` segments by `new` ones, whose files end with `.cleaned` and are on the device.
 
-        The new ones begin at the same offset. Readers of the old segments go
+        The new ones begin at the same offset, and get the settings that the log has now. Readers of the old segments go
         on; the files are deleted `file.delete.delay.ms` later. The names are safe once the caller has forced the
         directory to the device. Before that, a crash leaves either the old or the new segments; see
         `recovery.directory_scan`.
@@ -171,6 +171,7 @@ class LogRemover:
             # The first one last: as long as it ends with `.cleaned`, an opening takes none of them.
             for segment in reversed(new):
                 segment.rename_to(names.SWAP)
+                segment.config = self.config
             self._segments.replace([*segments[:at], *new, *segments[after:]])
             for segment in old:
                 paths += segment.mark_deleted()

@@ -70,6 +70,15 @@ def test_records_without_timestamps_are_as_young_as_their_file(tmp_path: Path, m
     assert [value for _, _, value in records_of(log)] == [b"1"]
 
 
+def test_a_cleaned_segment_has_the_settings_that_the_log_has_by_then(tmp_path: Path) -> None:
+    log = open_log(tmp_path, COMPACT.with_changes(preallocate=True))
+    append(log, (b"a", b"1"))
+    log.roll(NOW)
+    changed = log.config.with_changes(segment_ms=1234)
+    clean(log, flushed=lambda: setattr(log, "config", changed))
+    assert [segment.config for segment in log.segments] == [changed, changed]
+
+
 def test_the_active_segment_is_not_cleaned(tmp_path: Path) -> None:
     log = open_log(tmp_path, COMPACT)
     append(log, (b"a", b"1"))
