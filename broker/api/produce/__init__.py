@@ -1,6 +1,7 @@
 """Produce.
 
 - `produce`           the handler: checks, appends, answers
+- `repeated`          partitions that a request names more than once
 - `versions`          what versions of the request may carry, and how much work records are; pure
 - `answering`         errors of partitions, and the throttle time
 - `admission`         whether a transaction covers the partitions of the batches

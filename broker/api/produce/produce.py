@@ -24,6 +24,7 @@ from broker.api.produce.admission import Unverified, admit, unverified_of
 from broker.api.produce.answering import fill_error, reply, wait_ms
 from broker.api.produce.delayed_produce import DelayedProduce, Pending
 from broker.api.produce.rejected_batches import RejectedBatches
+from broker.api.produce.repeated import drop_repeated
 from broker.api.produce.versions import LEADER_SINCE, ZSTD_SINCE, changes_codec, check_version, is_old
 from broker.coordinator.transaction.service import Verified
 from broker.log.append.legacy.message_sets import PreparedSet
@@ -77,6 +78,7 @@ def handle_produce(request: Request) -> Awaitable[None] | None:
     request.connection.is_silent = request.message.acks == ACKS_NONE
     if request.owns_records:
         return _serve_in_turns(produce)
+    drop_repeated(request.message)
     if request.message.transactional_id is not None and request.broker.transactions.asks_others:
         unverified = [
             found for batch in _batches(request.message) if (found := unverified_of(request, *batch)) is not None
@@ -139,6 +141,7 @@ async def _serve_in_turns(produce: Produce) -> None:
     request = produce.request
     transactions, transactional_id = request.broker.transactions, request.message.transactional_id
     asks = transactional_id is not None and transactions.asks_others
+    await request.broker.checking.run(drop_repeated, request.message)
     async for topic in request.each(request.message.topic_data):
         results: list[PartitionProduceResponse] = []
         async for data in request.each(topic.partition_data):

@@ -411,7 +411,7 @@ def test_nobody_waits_for_many_empty_blocks(broker: KafkalogBroker) -> None:
 def test_nobody_waits_for_many_partitions(broker: KafkalogBroker, version: int) -> None:
     """Among those that there are not, those that there are get their records."""
     name = f"among-{version}"
-    none = [PartitionProduceData(index=5000, records=b"") for _ in range(200_000)]
+    none = [PartitionProduceData(index=index, records=b"") for index in range(5000, 205_000)]
     data = [PartitionProduceData(index=1, records=batch([b"first"])), *none]
     data.append(PartitionProduceData(index=0, records=batch([b"last"])))
     with broker.connect() as sock:

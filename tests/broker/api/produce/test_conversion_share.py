@@ -70,18 +70,20 @@ def test_many_small_sets_are_left_to_workers(tmp_path: Path, monkeypatch: pytest
         return prepare_set(records, *args)
 
     async def work(broker: InProcess) -> None:
-        partition = await broker.create_topic("t")
         monkeypatch.setattr(produce_legacy, "prepare_set", noted)
         data = encode_message_set([Record(at, -1, b"k", b"v") for at in range(200)], magic=0)
         count = 3 * CHECKED_ON_LOOP_BYTES // produce_legacy.BYTE_COST // len(data)
-        sets = [PartitionProduceData(index=0, records=memoryview(data)) for _ in range(count)]
-        message = ProduceRequest(
-            acks=1, timeout_ms=10_000, topic_data=[TopicProduceData(name="t", partition_data=sets)]
-        )
+        partitions = [await broker.create_topic(f"t{number}") for number in range(count)]
+        topics = [
+            TopicProduceData(
+                name=partition.topic, partition_data=[PartitionProduceData(index=0, records=memoryview(data))]
+            )
+            for partition in partitions
+        ]
         wire = await broker.connect()
-        answer = await wire.exchange(message, 1)
-        assert {result.error_code for result in answer.responses[0].partition_responses} == {0}
-        assert partition.log.log_end_offset == 200 * count
+        answer = await wire.exchange(ProduceRequest(acks=1, timeout_ms=10_000, topic_data=topics), 1)
+        assert {topic.partition_responses[0].error_code for topic in answer.responses} == {0}
+        assert {partition.log.log_end_offset for partition in partitions} == {200}
         assert 0 < sum(on_loop) * produce_legacy.BYTE_COST <= CHECKED_ON_LOOP_BYTES
 
     with_broker(tmp_path, work)
