@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker.log.log_config import LOG_APPEND_TIME, LogConfig
+from broker.log.log_config import LOG_APPEND_TIME, MAX_LONG, LogConfig
 from kafkalog.protocol.errors import InvalidRecordError, InvalidTimestampError
 from kafkalog.records.batch import MAGIC, NO_TIMESTAMP, BatchHeader, read_header
 from kafkalog.records.compression import Codec
@@ -55,7 +55,7 @@ class RecordRules:
         return cls(
             config.requires_keys and from_client,
             now_ms - config.message_timestamp_before_max_ms if by_producer else None,
-            now_ms + config.message_timestamp_after_max_ms if by_producer else None,
+            min(now_ms + config.message_timestamp_after_max_ms, MAX_LONG) if by_producer else None,
             label,
             config.compression_type if config.message_format == MAGIC else None,
         )

@@ -15,7 +15,7 @@ from struct import Struct
 
 from broker.log.append.record_errors import as_protocol_error
 from broker.log.append.rejection import RecordRules, RejectedRecordsError, RejectedTimestampsError
-from broker.log.log_config import LOG_APPEND_TIME, LogConfig
+from broker.log.log_config import LOG_APPEND_TIME, MAX_LONG, LogConfig
 from kafkalog.protocol.errors import (
     CorruptMessageError,
     InvalidRecordError,
@@ -130,7 +130,8 @@ def prepare(
         set_log_append_time(records, 0, now_ms)
         return records, header._replace(max_timestamp=now_ms, attributes=header.attributes | LOG_APPEND_TIME_FLAG)
     before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
-    if now_ms - earliest > before or latest - now_ms > after:
+    # Differences to the batch's base timestamp may lead past what a timestamp can be.
+    if now_ms - earliest > before or latest - now_ms > after or latest > MAX_LONG:
         rules = RecordRules.of(config, now_ms, label, from_client=from_client)
         if not rules.takes_all_between(earliest, latest):
             rejection = rules.rejection(keys_and_timestamps(records))

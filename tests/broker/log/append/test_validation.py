@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.log.append.rejection import RejectedTimestampsError
 from broker.log.append.validation import TARGET_CODECS, Origin, prepare, prepare_ahead
-from broker.log.log_config import LOG_APPEND_TIME, LogConfig
+from broker.log.log_config import LOG_APPEND_TIME, MAX_LONG, LogConfig
 from kafkalog.protocol import errors
 from kafkalog.protocol.errors import KafkaError
 from kafkalog.records.batch import (
+    HEADER_SIZE,
     BatchHeader,
     Record,
     decode_batch,
@@ -118,6 +120,21 @@ def test_accepted_as_it_is() -> None:
 def test_timestamps_at_the_bounds_are_taken(offset: int) -> None:
     config = LogConfig(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=1000)
     prepared(batch(1, timestamp=NOW + offset), config)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_timestamp_of_more_than_64_bits_is_refused(codec: Codec) -> None:
+    """A record states the difference to the batch's base timestamp."""
+    data = batch(2, step=1, codec=codec)
+    header = read_header(data)
+    data = memoryview(bytearray(pack_header(header._replace(base_timestamp=MAX_LONG), data[HEADER_SIZE:])))
+    with pytest.raises(errors.InvalidTimestampError) as refused:
+        prepared(data)
+    assert isinstance(refused.value, RejectedTimestampsError)
+    (found,) = refused.value.rules.record_errors(data, 10)
+    assert found.batch_index == 1
+    assert found.message.startswith(f"Timestamp {MAX_LONG + 1} of message with offset 1 is out of range.")
+    prepared(data, LogConfig(message_timestamp_type=LOG_APPEND_TIME))
 
 
 def test_a_record_without_a_timestamp_is_not_too_old() -> None:
