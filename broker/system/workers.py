@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
@@ -26,6 +26,29 @@ class LoopClosedError(Exception):
     """The event loop was closed while a worker waited for it."""
 
 
+class NoThreadError(Exception):
+    """The system lets this process start no thread. That says nothing about the disk, and may pass."""
+
+
+def start_thread(thread: Thread) -> None:
+    """Start a thread.
+
+    Raises:
+        NoThreadError: the system does not allow it.
+    """
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise _no_thread(error) from error
+
+
+def _no_thread(error: RuntimeError) -> NoThreadError:
+    return NoThreadError(
+        f"No thread can be started ({error}): raise the limit of processes and threads (ulimit -u, or pids.max of the "
+        "control group)"
+    )
+
+
 class Workers(Protocol):
     """Runs work that would block the event loop.
 
@@ -34,7 +57,10 @@ class Workers(Protocol):
     """
 
     def run(self, work: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """Call `work(*args)` on a worker; return a future of the event loop that gets its result or error."""
+        """Call `work(*args)` on a worker; return a future of the event loop that gets its result or error.
+
+        The error is a NoThreadError if there is no worker for it, so that `work` was not called.
+        """
 
     def pool(self, threads: int, name: str) -> Workers:
         """Make a separate pool of `threads` workers, whose work does not delay the work of this one."""
@@ -65,6 +91,24 @@ class Workers(Protocol):
         """Block the calling work for `seconds`."""
 
 
+class _Threads(ThreadPoolExecutor):
+    """Threads that are started as they are needed, as far as the system allows.
+
+    If it does not allow a further one, work waits for those that there are. The class of the standard library says then
+    that the work has failed, but has it done by the next thread that is free.
+    """
+
+    def _adjust_thread_count(self) -> None:
+        try:
+            super()._adjust_thread_count()
+        except RuntimeError as error:
+            if self._threads:
+                return
+            # `submit` has put the work there, and holds a lock. Nobody knows of the work any more.
+            self._work_queue.get_nowait()
+            raise _no_thread(error) from error
+
+
 class ThreadWorkers:
     """Run work on threads of this process.
 
@@ -74,13 +118,18 @@ class ThreadWorkers:
     """
 
     def __init__(self, threads: int, name: str = "kafkalog-worker") -> None:
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._executor = _Threads(threads, thread_name_prefix=name)
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop from which `run` was called."""
 
     def run(self, work: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         self._loop = asyncio.get_running_loop()
-        return self._loop.run_in_executor(self._executor, work, *args)
+        try:
+            return self._loop.run_in_executor(self._executor, work, *args)
+        except NoThreadError as error:
+            failed: asyncio.Future[T] = self._loop.create_future()
+            failed.set_exception(error)
+            return failed
 
     def pool(self, threads: int, name: str) -> Workers:
         return ThreadWorkers(threads, name)
@@ -97,7 +146,7 @@ class ThreadWorkers:
         return done.result()
 
     def executor(self, threads: int, name: str) -> Executor:
-        return ThreadPoolExecutor(threads, name)
+        return _Threads(threads, name)
 
     def make_lock(self) -> AbstractContextManager[object]:
         return Lock()

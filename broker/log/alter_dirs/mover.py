@@ -30,7 +30,7 @@ from broker.log.directories.log_dir import LogDir
 from broker.log.files.file_ops import NO_SPACE
 from broker.log.log import Log
 from broker.log.log_manager import LogManager
-from broker.system.workers import LoopClosedError, Workers
+from broker.system.workers import LoopClosedError, NoThreadError, Workers
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
 
@@ -155,6 +155,9 @@ class LogMover:
                 if error.errno not in NO_SPACE:
                     self._logs.fail_directory(future.log_dir, f"cannot move {log.topic}-{log.partition} there: {error}")
                     return
+                logger.error("Cannot move %s-%d now; retrying later: %s", log.topic, log.partition, error)
+                await self._pause(future)
+            except NoThreadError as error:
                 logger.error("Cannot move %s-%d now; retrying later: %s", log.topic, log.partition, error)
                 await self._pause(future)
             except Exception as error:

@@ -34,7 +34,7 @@ from broker.log.read.segment_times import Unread, read_unread
 from broker.log.retention.retention_turns import retain
 from broker.log.segment.segment import Segment
 from broker.system import compiler_pages
-from broker.system.workers import Workers
+from broker.system.workers import NoThreadError, Workers, start_thread
 from kafkalog.protocol.errors import KafkaStorageError
 
 logger = logging.getLogger(__name__)
@@ -159,7 +159,12 @@ class LogCleaner:
     async def _run(self, number: int) -> None:
         try:
             while not self._stopping.is_set() and number < self._config().threads:
-                if not await self._clean_filthiest(number):
+                try:
+                    cleaned = await self._clean_filthiest(number)
+                except NoThreadError as error:
+                    logger.error("Log cleaner thread %d cannot work now; retrying later: %s", number, error)
+                    cleaned = False
+                if not cleaned:
                     await self._pause(self._config().backoff_ms)
             del self._threads[number]
             self.metrics.forget(number)
@@ -372,7 +377,7 @@ class LogCleaner:
 
         if not cleaning.loaded():
             loading = threading.Thread(target=cleaning.load, name="load-cleaning-kernels", daemon=True)
-            loading.start()
+            start_thread(loading)
             while loading.is_alive():
                 loading.join(0.1)
                 job.check()
@@ -384,7 +389,7 @@ class LogCleaner:
 
     def _failed(self, log: Log, error: Exception) -> None:
         """Report an error, and leave the log alone from now on, unless it is a lack that may pass."""
-        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _PASSING):
+        if isinstance(error, MemoryError | NoThreadError) or (isinstance(error, OSError) and error.errno in _PASSING):
             logger.error("Cannot clean %s now; retrying later: %s: %s", log.dir, type(error).__name__, error)
             return
         self._uncleanable[log] = self._cleanable_bytes(log, self._clock())

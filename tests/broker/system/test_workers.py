@@ -1,14 +1,15 @@
-"""Tests of work on a worker thread that waits for the event loop."""
+"""Tests of worker threads: work that waits for the event loop, and a system that allows no further thread."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from broker.system import workers
-from broker.system.workers import LoopClosedError, ThreadWorkers
+from broker.system.workers import LoopClosedError, NoThreadError, ThreadWorkers, start_thread
 
 
 async def on(loop_thread: int, error: Exception | None = None) -> str:
@@ -65,3 +66,68 @@ def test_a_loop_that_is_closed_ends_the_waiting(monkeypatch: pytest.MonkeyPatch)
         # It was never to end; without this Python warns of it.
         task._log_destroy_pending = False  # type: ignore[attr-defined]
     pool.close(wait=True)
+
+
+class ThreadLimit:
+    """Let the system allow no further thread between `reach` and `lift`."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._patch = patch
+
+    def reach(self) -> None:
+        def fail(thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        self._patch.setattr(threading.Thread, "start", fail)
+
+    def lift(self) -> None:
+        self._patch.undo()
+
+
+@pytest.fixture
+def limit(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadLimit]:
+    with monkeypatch.context() as patch:
+        yield ThreadLimit(patch)
+
+
+def test_work_waits_for_the_threads_that_there_are(limit: ThreadLimit) -> None:
+    async def main() -> None:
+        pool = ThreadWorkers(2)
+        begun, go_on = threading.Event(), threading.Event()
+
+        def busy() -> None:
+            begun.set()
+            go_on.wait()
+
+        first = pool.run(busy)
+        while not begun.is_set():
+            await asyncio.sleep(0.001)
+        limit.reach()
+        calls: list[int] = []
+        second = pool.run(calls.append, 1)
+        limit.lift()
+        go_on.set()
+        await asyncio.gather(first, second)
+        assert calls == [1]
+        pool.close(wait=True)
+
+    asyncio.run(main())
+
+
+def test_without_any_thread_only_that_work_fails(limit: ThreadLimit) -> None:
+    async def main() -> None:
+        pool = ThreadWorkers(2)
+        limit.reach()
+        calls: list[int] = []
+        with pytest.raises(NoThreadError, match="ulimit -u"):
+            await pool.run(calls.append, 1)
+        with pytest.raises(NoThreadError):
+            start_thread(threading.Thread(target=calls.append, args=(2,)))
+        with pytest.raises(NoThreadError):
+            pool.executor(1, "more").submit(calls.append, 3)
+        limit.lift()
+        await pool.run(calls.append, 4)
+        assert calls == [4]
+        pool.close(wait=True)
+
+    asyncio.run(main())

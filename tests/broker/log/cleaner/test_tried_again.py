@@ -6,24 +6,27 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from broker.log.cleaner.cleaner_config import CleanerConfig
 from broker.log.cleaner.job import facts_of
 from broker.log.cleaner.log_cleaner import LogCleaner
 from broker.log.cleaner.selection import examine
 from broker.log.log import Log
 from broker.log.log_manager import LogManager
-from broker.system.workers import T, ThreadWorkers, Ts, Workers
+from broker.system.workers import NoThreadError, T, ThreadWorkers, Ts, Workers
 from tests.broker.log.cleaner.support import keyed
 from tests.broker.log.cleaner.test_log_cleaner import COMPACT, fill, run, until
 from tests.broker.log.support import NOW
 
 
-class ShortOfMemory(ThreadWorkers):
-    """Workers whose memory is not enough to clean the log `greedy`, until `healed`."""
+class Short(ThreadWorkers):
+    """Workers that lack something to clean the log `greedy`, until `healed`."""
 
-    def __init__(self, greedy: Log) -> None:
+    def __init__(self, greedy: Log, error: Exception) -> None:
         super().__init__(2)
         self._greedy = greedy
+        self._error = error
         self.tries = 0
         self.healed = False
 
@@ -35,17 +38,20 @@ class ShortOfMemory(ThreadWorkers):
             return super().run(work, *args)
         self.tries += 1
         failed: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        failed.set_exception(MemoryError("a map of the keys"))
+        failed.set_exception(self._error)
         return failed
 
 
-def test_a_log_that_is_tried_again_keeps_no_others_waiting(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "error", [MemoryError("a map of the keys"), NoThreadError("a limit")], ids=["memory", "thread"]
+)
+def test_a_log_that_is_tried_again_keeps_no_others_waiting(tmp_path: Path, error: Exception) -> None:
     logs = LogManager([tmp_path / "log"], COMPACT, clock=lambda: NOW)
     eager = COMPACT.with_changes(min_cleanable_dirty_ratio=0.01)
     greedy, good = fill(logs, "greedy", 5, eager), fill(logs, "good", 5, eager)
     good.cleaned_offset = 30
     assert examine(facts_of(greedy), NOW).ratio > examine(facts_of(good), NOW).ratio
-    workers = ShortOfMemory(greedy)
+    workers = Short(greedy, error)
 
     async def act(cleaner: LogCleaner) -> None:
         await until(lambda: workers.tries > 2, "it is tried again and again")
@@ -100,3 +106,39 @@ def test_a_log_that_is_truncated_while_it_is_read_is_cleaned_later(tmp_path: Pat
         await until(lambda: log.cleaned_offset == 6, "it is clean")
 
     run(logs, act, slow, workers)
+
+
+class WithoutThreads(ThreadWorkers):
+    """Workers for which no thread can be started, until `healed`."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.tries = 0
+        self.healed = False
+
+    def pool(self, threads: int, name: str) -> Workers:
+        return self
+
+    def run(self, work: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        if self.healed:
+            return super().run(work, *args)
+        self.tries += 1
+        failed: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        failed.set_exception(NoThreadError("a limit"))
+        return failed
+
+
+def test_a_cleaner_that_gets_no_thread_works_when_it_gets_one(tmp_path: Path) -> None:
+    logs = LogManager([tmp_path / "log"], COMPACT, clock=lambda: NOW)
+    log = fill(logs, "t", 5)
+    # It has to be corrected, which is the first that a worker is asked for.
+    log.cleaned_offset = 1000
+    workers = WithoutThreads()
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: workers.tries > 3, "it is tried again")
+        workers.healed = True
+        await until(lambda: log.cleaned_offset == 100, "it is clean")
+        assert cleaner.metrics.dead_thread_count == 0
+
+    run(logs, act, workers=workers)
