@@ -23,8 +23,6 @@ from kafkalog.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-FROZEN_AT_ONCE = 250
-"""After so many new partitions, of some 50 objects each, all objects are exempted from full garbage collections."""
 LOGGED_AT_ONCE = 250
 """The number of deleted topics that are logged before other requests get their turn."""
 
@@ -116,8 +114,6 @@ class LoneExecution:
         self._replicas = replicas
         self._channel = channel
         self._listeners = listeners
-        self._unfrozen = 0
-        """Partitions that were made since the garbage collector was last told."""
 
     @property
     def replica_limit(self) -> int | None:
@@ -143,14 +139,7 @@ class LoneExecution:
         if registered is None or registered.topic_id != topic_id:
             # It has been deleted since.
             return
-        requests = requests_for(state, [operation])
-        await self._channel.send(state.controller_epoch, requests)
-        own = requests.get(self._replicas.broker_id)
-        if own is not None:
-            self._unfrozen += len(own.leader_and_isr)
-            if self._unfrozen >= FROZEN_AT_ONCE:
-                self._unfrozen = 0
-                self._replicas.runtime.collector.freeze()
+        await self._channel.send(state.controller_epoch, requests_for(state, [operation]))
 
     async def deleted(self, before: ClusterState, operations: Sequence[DeleteTopic], wait_ms: int) -> Errors:
         """Take the logs of deleted topics out of service, in one request to each broker.

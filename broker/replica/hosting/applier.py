@@ -28,6 +28,10 @@ logger = logging.getLogger(__name__)
 
 APPLIED_AT_ONCE = 8
 """Partitions that are processed before other requests get their turn."""
+FROZEN_AT_ONCE = 250
+"""After so many new partitions, of some 50 objects each, all objects are exempted from full garbage collections. One
+request may create thousands of them.
+"""
 NO_LEADER_EPOCH = -1
 """The leader epoch of a StopReplica from a controller that names none. It applies whatever the epoch here is."""
 DELETION_EPOCH = -2
@@ -87,6 +91,8 @@ class ReplicaApplier:
         self._controller_epoch = 0
         self._in_turn = asyncio.Lock()
         self._processed = 0
+        self._unfrozen = 0
+        """Partitions that were made since the garbage collector was last told."""
         self._out_of_reach: set[PartitionKey] = set()
         """Partitions whose role has ended, and whose logs may lie in a log directory that is offline."""
 
@@ -118,7 +124,9 @@ class ReplicaApplier:
             results: Results = {}
             configs: dict[str, TopicConfig] = {}
             for wanted in partitions:
-                results[wanted.key] = self._apply(wanted, configs)
+                results[wanted.key] = code = self._apply(wanted, configs)
+                if wanted.is_new and code is ErrorCode.NONE:
+                    self._note_new()
                 if await self._let_others():
                     check()
                     # A configuration that changed meanwhile was put in force for the partitions that were hosted then.
@@ -170,6 +178,12 @@ class ReplicaApplier:
             return False
         await asyncio.sleep(0)
         return True
+
+    def _note_new(self) -> None:
+        self._unfrozen += 1
+        if self._unfrozen >= FROZEN_AT_ONCE:
+            self._unfrozen = 0
+            self._replicas.runtime.collector.freeze()
 
     def note_controller(self, controller_epoch: int) -> None:
         """Note the epoch of a controller that has sent something.

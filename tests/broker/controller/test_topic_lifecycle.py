@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from broker.config.server import BrokerConfig
-from broker.controller import topic_execution
 from broker.controller.channel import LoneChannel
 from broker.controller.decisions.planning import NewTopic
 from broker.controller.decisions.requests import ControlRequests, requests_for
@@ -27,6 +26,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.local import FILE_NAME, LocalStore
 from broker.metadata.model import BrokerRegistration, TopicState
 from broker.metadata.operations import DeleteTopic, RegisterBroker
+from broker.replica.hosting import applier
 from broker.replica.hosting.applier import APPLIED_AT_ONCE, ReplicaApplier, Results
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
@@ -145,8 +145,8 @@ class _Cluster:
         self.lone = LoneChannel(0, ReplicaApplier(self.replicas, self.cache.topic_config))
         self.topics = lone_topics(self.store, self.cache, self.replicas, self.lone)
 
-    async def make(self, *names: str) -> dict[str, TopicState]:
-        made = await self.topics.create([NewTopic(name, 1, 1) for name in names])
+    async def make(self, *names: str, partitions: int = 1) -> dict[str, TopicState]:
+        made = await self.topics.create([NewTopic(name, partitions, 1) for name in names])
         return {name: state for name, state in made.items() if isinstance(state, TopicState)}
 
 
@@ -206,8 +206,12 @@ def test_others_have_their_turn_while_many_topics_are_created(tmp_path: Path, mo
     run(tmp_path, scenario)
 
 
-def test_the_garbage_collector_is_told_of_many_new_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_execution, "FROZEN_AT_ONCE", 4)
+@pytest.mark.parametrize("partitions", [1, 3, 9])
+def test_the_garbage_collector_is_told_of_many_new_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    """It does not matter whether they are of one request or of several."""
+    monkeypatch.setattr(applier, "FROZEN_AT_ONCE", 4)
 
     async def scenario(cluster: _Cluster) -> None:
         hosted = []
@@ -218,7 +222,7 @@ def test_the_garbage_collector_is_told_of_many_new_partitions(tmp_path: Path, mo
 
         runtime = replace(cluster.replicas.runtime, collector=Told(own=True))
         monkeypatch.setattr(cluster.replicas, "runtime", runtime)
-        await cluster.make(*(f"t{number}" for number in range(9)))
+        await cluster.make(*(f"t{number}" for number in range(9 // partitions)), partitions=partitions)
         assert hosted == [4, 8]
 
     run(tmp_path, scenario)
