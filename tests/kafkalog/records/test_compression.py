@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from kafkalog.records.batch import CRC_AT, Record, encode_batch, pack_header, read_header
 from kafkalog.records.compression import (
     DEFAULT_MAX_SIZE,
+    SNAPPY_FREE_BLOCKS,
     XERIAL_HEADER,
     XERIAL_MAGIC,
     Buffer,
@@ -296,6 +297,17 @@ def test_a_look_at_headers_tells_what_may_come_out(codec: Codec) -> None:
     assert 300_000 <= most_expanded(codec, data, 1 << 20, 4096).size < 500_000
     assert most_expanded(codec, data, 100_000, 4096).size > 100_000
     assert most_expanded(codec, data[:-1], 1 << 20, 4096).size == 0
+
+
+@pytest.mark.parametrize("block", [b"\0\0\0\1\0", b"\0\0\0\3\1\0v"], ids=["empty", "of one byte"])
+def test_more_snappy_blocks_than_any_producer_writes_are_refused(block: bytes) -> None:
+    """Each takes a microsecond, and a request of 100 MB may have 20 million of them."""
+    data = XERIAL_HEADER + block * (SNAPPY_FREE_BLOCKS + 1000)
+    with pytest.raises(CorruptRecordError, match=r"snappy blocks of \d+ bytes in all"):
+        decompress(Codec.SNAPPY, data)
+    large = os.urandom(1 << 20)
+    whole = bytes(compress(Codec.SNAPPY, large)) + block * (SNAPPY_FREE_BLOCKS + 500)
+    assert decompress(Codec.SNAPPY, whole)[: 1 << 20] == large
 
 
 def test_snappy_blocks_are_not_kept() -> None:
