@@ -70,7 +70,7 @@ def read_range(
         DataLossError: Records are gone, and `failOnDataLoss` is set.
         BatchTooLargeError: A batch expands to more than `maxBatchBytes`.
         AuthenticationError: The brokers refuse the login, or its delegation token has ended.
-        TimeoutError: The position has not moved for `kafkaConsumer.pollTimeoutMs`, although the log goes on.
+        ClientTimeoutError: The position has not moved for `kafkaConsumer.pollTimeoutMs`, although the log goes on.
         RuntimeError, ClientError: The task was told to stop (`stopping`).
         Exception: Fetching or decoding has failed.
     """
@@ -263,7 +263,7 @@ class _RangeReader:
         """Check that the position has not been awaited for too long. Report the rest as lost if the log ends there.
 
         Raises:
-            TimeoutError: It has, and the log goes on.
+            ClientTimeoutError: It has, and the log goes on.
         """
         assert self._waits_since is not None
         waited_ms = (time.monotonic() - self._waits_since) * 1000
@@ -272,7 +272,7 @@ class _RangeReader:
             if end is not None and end <= self._position:
                 self._lose(self._end, f"the log has ended at {end} for {self._options.poll_timeout_ms} milliseconds")
                 return
-            raise TimeoutError(
+            raise ClientTimeoutError(
                 f"Cannot fetch record for offset {self._position} of {self._tp} in {self._options.poll_timeout_ms} "
                 f"milliseconds; the task is to read up to offset {self._end}. Does the partition hold that much? "
                 "kafkaConsumer.pollTimeoutMs sets how long to wait."

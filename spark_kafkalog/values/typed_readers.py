@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Fil
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from spark_kafkalog.brief import brief_rows
 from spark_kafkalog.compat.streams.prefetched import RowsInPlanner
 from spark_kafkalog.values.typed import Typed
 
@@ -57,7 +58,7 @@ class TypedBatchReader(DataSourceReader):
         return self._reader.partitions()
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return decoded(self._reader.read(partition), self._typed, self._names)
+        return brief_rows(decoded(self._reader.read(partition), self._typed, self._names))
 
 
 class FilteringTypedBatchReader(TypedBatchReader):
@@ -112,7 +113,7 @@ class TypedStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
         self._reader.stop()
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return decoded(self._reader.read(partition), self._typed, self._names)
+        return brief_rows(decoded(self._reader.read(partition), self._typed, self._names))
 
 
 def decoded(batches: Iterator[Any], typed: Typed, names: tuple[str, ...]) -> Iterator[Any]:

@@ -102,7 +102,7 @@ def test_records_of_a_transaction_that_does_not_end(topics: Topics, hurrying: di
     producer.produce(topic, b"open", partition=0)
     producer.flush(60)
     hurrying |= {"failOnDataLoss": "false", "kafka.isolation.level": "read_committed"}
-    with pytest.raises(TimeoutError, match=r"Cannot fetch record for offset 3 of .* in 60000 milliseconds"):
+    with pytest.raises(ClientTimeoutError, match=r"Cannot fetch record for offset 3 of .* in 60000 milliseconds"):
         read(topics, topic, 1, 4, **hurrying)
     producer.abort_transaction(60)
 
@@ -265,7 +265,7 @@ def test_a_leader_that_answers_with_what_was_read_before() -> None:
     options = {"kafkaConsumer.pollTimeoutMs": "300"}
     with (
         Scripted(answer, start=2, options=options) as batches,
-        pytest.raises(TimeoutError, match="Cannot fetch record"),
+        pytest.raises(ClientTimeoutError, match="Cannot fetch record"),
     ):
         next(batches)
 

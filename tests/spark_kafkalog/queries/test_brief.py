@@ -7,14 +7,22 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StringType, StructField, StructType
 
 from kafkalog.client.errors import ClientTimeoutError
 from spark_kafkalog.brief import brief, brief_rows
+from spark_kafkalog.columns import source_schema
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.sink.transactional.errors import LedgerError
+from spark_kafkalog.values.registry.registry_error import SchemaRegistryError
+from spark_kafkalog.values.typed_readers import TypedBatchReader, TypedStreamReader
+from spark_kafkalog.values.value_options import ValueOptions
+from spark_kafkalog.values.value_types import plan
 from tests.kafkalog.client.support import closed_port
 from tests.spark_kafkalog.conftest import Reads
 from tests.spark_kafkalog.without_spark import make_source
@@ -31,6 +39,13 @@ def failing(call: Callable[[], Any], kind: type[Exception]) -> Exception:
     with pytest.raises(kind) as caught:
         call()
     return caught.value
+
+
+class FramedValue(DataSourceReader):
+    """Reads one record with a value in Confluent's wire format."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"value": pa.array([b"\0\0\0\0\1\2"], pa.binary())})
 
 
 def test_wrong_options() -> None:
@@ -64,6 +79,32 @@ def test_errors_of_writing_exactly_once() -> None:
         raise LedgerError("too old")
 
     assert frames(failing(claim, LedgerError)) == ["briefly"]
+
+
+def test_errors_of_a_schema_registry() -> None:
+    options = {
+        "valueFormat": "avro",
+        "valueSchema": '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}',
+        "schemaRegistry.url": f"http://{closed_port()}",
+        "schemaRegistry.retries": "0",
+    }
+    parsed = ValueOptions.parse(options)
+    assert parsed is not None
+    typed = plan(parsed, ("t",))
+    schema = typed.schema(source_schema(include_headers=False))
+    for kind in (TypedBatchReader, TypedStreamReader):
+        rows = kind(FramedValue(), typed, schema).read(InputPartition(None))
+        error = failing(lambda rows=rows: next(rows), SchemaRegistryError)  # type: ignore[misc]
+        assert frames(error)[-1] == "brief_rows"
+
+
+def test_rows_that_cannot_be_written() -> None:
+    schema = StructType([StructField("topic", StringType()), StructField("value", StringType())])
+    writer = make_source(closed_port(), {}).writer(schema, False)
+    rows = pa.record_batch({"topic": pa.array([None], pa.string()), "value": pa.array(["v"])})
+    error = failing(lambda: writer.write(iter([rows])), ValueError)
+    assert str(error) == "null topic present in the data. Use the topic option for setting a default topic."
+    assert frames(error) == ["briefly"]
 
 
 def test_pyspark_sees_the_methods_as_they_are() -> None:

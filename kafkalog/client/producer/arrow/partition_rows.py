@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.client.errors import ClientError
 from kafkalog.client.producer.arrow.arrow_rows import Chunk
 from kafkalog.client.producer.partitioner import StickyPartitioner, TopicLayout
 from kafkalog.records.arrow.grouping import NO_KEY, Int32s, Int64s, group_rows, hash_keys
@@ -27,7 +28,7 @@ _OPEN = -1
 """Marks a row whose partition is not decided yet."""
 
 
-class RowError(ValueError):
+class RowError(ClientError, ValueError):
     """A row cannot be written; the message says what is wrong with it."""
 
 
