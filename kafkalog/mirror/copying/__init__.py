@@ -5,6 +5,7 @@
 - `task`            a transactional producer and the partitions that it writes
 - `batching`        makes batches to send of fetched bytes
 - `left_out`        the assigned partitions that are not mirrored at present
+- `rechecker`       looks at these again, in a thread of its own
 - `held`            holds partitions at batches, and tells when these are tried again
 - `damaged`         holds partitions at batches that cannot be read
 - `refused_batches` holds partitions at batches that the target refuses

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
+from kafkalog.client.errors import ClientError, KafkaError, is_retriable
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.damaged import DamagedPartitions
 from kafkalog.mirror.copying.positions.leaderless import LeaderlessPartitions
 from kafkalog.mirror.copying.progress import Progress
+from kafkalog.mirror.copying.rechecker import Rechecker
 from kafkalog.mirror.copying.refused_batches import Undone
 from kafkalog.mirror.keeping.unreadable import UnreadableTopics
+from kafkalog.mirror.rechecks import MirrorableAgainError, RecheckTimer
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.refused import RefusedTopics
 
 if TYPE_CHECKING:
     from kafkalog.client.consumer import Consumer
+
+logger = logging.getLogger(__name__)
 
 
 class LeftOut:
@@ -29,8 +36,11 @@ class LeftOut:
         batches: The partitions that are held at a batch that the target refuses; those of earlier assignments, too.
     """
 
-    def __init__(self, consumer: Consumer, progress: Progress) -> None:
-        self._consumer, self._progress = consumer, progress
+    def __init__(self, consumer: Consumer, progress: Progress, rechecker: Rechecker) -> None:
+        self._consumer, self._progress, self._rechecker = consumer, progress, rechecker
+        self._timer = RecheckTimer()
+        self._recheck: Future[None] | None = None
+        """The check that is under way, or whose outcome was not taken yet."""
         self._out: frozenset[TopicPartition] = frozenset()
         self.leaderless = LeaderlessPartitions()
         self.refused: RefusedTopics | None = None
@@ -101,17 +111,31 @@ class LeftOut:
             self._progress.held(tp, is_held=False)
 
     def check(self, now: float) -> None:
-        """Look again, if it is time, at what is left out, and read held partitions again.
+        """Let what is left out be looked at again, if it is time, and read held partitions again.
 
         Raises:
             MirrorableAgainError: Something could be mirrored now that only another worker begins with.
-            KafkaError, ClientError: A cluster cannot be asked.
+            KafkaError, ClientError: A cluster refuses to be asked.
         """
-        if self.unreadable is not None:
-            self.unreadable.check(now)
-        self.leaderless.check(now)
-        if self.refused is not None:
-            self.refused.check(now)
+        if self._recheck is not None and self._recheck.done():
+            recheck, self._recheck = self._recheck, None
+            recheck.result()
+        lacks_some = any((self.unreadable, self.leaderless, self.refused))
+        if self._recheck is None and lacks_some and self._timer.is_due(now):
+            self._recheck = self._rechecker.begin(self._look_again)
         due = [*self.damaged.due(now), *self.batches.due(now)]
         if again := self.read.intersection(due):
             self._consumer.resume(*again)
+
+    def _look_again(self) -> None:
+        """Look once at each of what is left out; the thread of the rechecker does it, and waits for slow clusters."""
+        checks = (self.unreadable, self.leaderless, self.refused)
+        for check in (each.check for each in checks if each):
+            try:
+                check()
+            except MirrorableAgainError:
+                raise
+            except (KafkaError, ClientError) as error:
+                if not is_retriable(error):
+                    raise
+                logger.warning("what is left out could not be looked at, and is looked at again later: %s", error)

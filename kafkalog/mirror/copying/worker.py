@@ -39,6 +39,7 @@ from kafkalog.mirror.copying.positions.created_again import CreatedAgainError, i
 from kafkalog.mirror.copying.positions.known import KnownPositions
 from kafkalog.mirror.copying.positions.lost_records import end_before, ends_before, say_lost
 from kafkalog.mirror.copying.progress import Progress
+from kafkalog.mirror.copying.rechecker import Rechecker
 from kafkalog.mirror.copying.source_consumer import source_consumer
 from kafkalog.mirror.copying.task import MirrorTask
 from kafkalog.mirror.internal_topics.runs import Run
@@ -72,7 +73,6 @@ class Worker(Closing, RebalanceListener):
         self._source, self._target = clients.admin(settings.source_client), clients.admin(settings.target_client)
         self._follower = TopicFollower(settings, self._source, self._target)
         self._consumer = source_consumer(settings)
-        self._check_crcs = self._consumer.config.client.check_crcs
         self._tasks: dict[int, MirrorTask | KeptTask] = {}
         self._stated: dict[str, bool] = {}
         """For each topic that keeps its offsets: True if the target takes them as they are stated."""
@@ -85,7 +85,8 @@ class Worker(Closing, RebalanceListener):
         self._ids: dict[str, UUID] = {}
         """The ids of the source's topics when their partitions were assigned."""
         self._known = KnownPositions()
-        self._left_out = LeftOut(self._consumer, progress)
+        self._rechecker = Rechecker(settings)
+        self._left_out = LeftOut(self._consumer, progress, self._rechecker)
         self._shared_id = SharedProducerId(self._target.cluster, settings.keeping_id)
         self._unshown: dict[TopicPartition, int] = {}
         """Positions that are committed in the target, and not shown in the source yet."""
@@ -123,8 +124,8 @@ class Worker(Closing, RebalanceListener):
         self._drop_tasks()
         self._pool.shutdown()
         self._consumer.close(5.0)
-        for admin in (self._source, self._target):
-            admin.close()
+        for each in (self._source, self._target, self._rechecker):
+            each.close()
 
     # Records
 
@@ -225,13 +226,13 @@ class Worker(Closing, RebalanceListener):
 
     def _mirror_partition(self, tp: TopicPartition, fetches: Sequence[FetchedBatches]) -> int:
         number = task_of(tp, self._settings.tasks)
-        task = self._tasks[number]
-        size = 0
+        task, size = self._tasks[number], 0
         if isinstance(task, MirrorTask):
             task.begin(tp, fetches[0].offset)
         first, last, position = fetches[0], fetches[-1], fetches[0].offset
         found = [(each.fetched, each.offset) for each in fetches]
-        made = WholeBatches(found, check_crcs=self._check_crcs, keep=self._stated.get(tp.topic, False))
+        check_crcs = self._consumer.config.client.check_crcs
+        made = WholeBatches(found, check_crcs=check_crcs, keep=self._stated.get(tp.topic, False))
         refused = self._left_out.batches
         most = 0 if refused.goes_singly(tp) else self._joined_bytes.get(tp.topic)
         for batch, after in joined(made, most) if most else made:
@@ -318,7 +319,7 @@ class Worker(Closing, RebalanceListener):
         # Before anything else: what is fetched or found out later of another topic does not pass for one of these.
         self._ids = topic_ids(self._source, {tp.topic for tp in partitions})
         self._progress.topics_are(self._ids)
-        self._left_out = out = LeftOut(self._consumer, self._progress)
+        self._left_out = out = LeftOut(self._consumer, self._progress, self._rechecker)
         late: dict[TopicPartition, int] = {}
         if self._settings.keeps_offsets:
             mine = out.leave_out_topics(partitions, returning := self._returning(partitions))
@@ -348,8 +349,8 @@ class Worker(Closing, RebalanceListener):
 
     def _make(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Make partitions in the target; return those that it has."""
-        refused = RefusedTopics(self._follower, self._follower.make({tp.topic for tp in partitions}))
-        self._left_out.refused = refused
+        refusals = self._follower.make({tp.topic for tp in partitions})
+        self._left_out.refused = refused = RefusedTopics(self._rechecker.follower, refusals)
         return self._left_out.leave_out(partitions, [tp for tp in partitions if refused.lacks(tp)])
 
     def _settle_claims(
@@ -445,7 +446,7 @@ class Worker(Closing, RebalanceListener):
             raise_both(self._settings, both)
         out = topics - self._stated.keys()
         unreadable = out - {tp.topic for tp in leaderless.partitions}
-        self._left_out.unreadable = UnreadableTopics(self._settings.naming, self._target, unreadable)
+        self._left_out.unreadable = UnreadableTopics(self._settings.naming, self._rechecker.target, unreadable)
         return self._left_out.leave_out_topics(partitions, out)
 
     def _keep(self, mine: Collection[TopicPartition]) -> _Offsets:
@@ -489,7 +490,7 @@ class Worker(Closing, RebalanceListener):
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
         """Give the tasks up; others have them already."""
         self._drop_tasks()
-        self._left_out = LeftOut(self._consumer, self._progress)
+        self._left_out = LeftOut(self._consumer, self._progress, self._rechecker)
         self._progress.assigned((), {})
 
     def _drop_tasks(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import UNREADABLE, ConfigAdmin, ConfigResource
 from kafkalog.mirror.keeping.topics import node_that_takes_offsets
-from kafkalog.mirror.rechecks import MirrorableAgainError, RecheckTimer
+from kafkalog.mirror.rechecks import MirrorableAgainError
 from kafkalog.mirror.topics.naming import Naming
 
 logger = logging.getLogger(__name__)
@@ -28,16 +28,18 @@ class UnreadableTopics:
     def __init__(self, naming: Naming, target: Admin, topics: Collection[str] = ()) -> None:
         self._target = target
         self._remote = [ConfigResource.topic(naming.remote(topic)) for topic in sorted(topics)]
-        self._timer = RecheckTimer()
 
-    def check(self, now: float) -> None:
-        """Look at the topics, and name them in the log, if it is time.
+    def __bool__(self) -> bool:
+        return bool(self._remote)
+
+    def check(self) -> None:
+        """Look at the topics, and name them in the log.
 
         Raises:
             MirrorableAgainError: The configuration of one can be read.
             KafkaError, ClientError: The target cannot be asked.
         """
-        if not self._remote or not self._timer.is_due(now):
+        if not self._remote:
             return
         # Others may not tell that they cannot read it.
         admin = ConfigAdmin(self._target.cluster, node_id=node_that_takes_offsets(self._target.cluster))

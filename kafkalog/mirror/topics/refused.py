@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.rechecks import MirrorableAgainError, RecheckTimer
+from kafkalog.mirror.rechecks import MirrorableAgainError
 from kafkalog.mirror.topics.follower import Refusal, TopicFollower
 
 logger = logging.getLogger(__name__)
@@ -23,23 +23,23 @@ class RefusedTopics:
     def __init__(self, follower: TopicFollower, refused: Mapping[str, Refusal] | None = None) -> None:
         self._follower = follower
         self._refused = refused or {}
-        self._timer = RecheckTimer()
         self._has_told = False
+
+    def __bool__(self) -> bool:
+        return bool(self._refused)
 
     def lacks(self, tp: TopicPartition) -> bool:
         """Tell whether the target has no such partition."""
         return tp.topic in self._refused and tp.partition >= self._refused[tp.topic].partitions
 
-    def check(self, now: float) -> None:
-        """Let the topics be made, and name them in the log, if it is time; at the first time, they were just refused.
+    def check(self) -> None:
+        """Let the topics be made, and name them in the log; at the first time, they were just refused.
 
         Raises:
             MirrorableAgainError: The target has made some of what it lacked.
             KafkaError, ClientError: A cluster cannot be asked.
         """
-        if not self._refused or not self._timer.is_due(now):
-            return
-        if self._has_told:
+        if self._refused and self._has_told:
             still = self._follower.make(self._refused)
             for topic, before in self._refused.items():
                 if topic not in still or still[topic].partitions > before.partitions:

@@ -12,14 +12,14 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import is_retriable
 from kafkalog.client.offsets import ask_leaders, list_offsets_each
 from kafkalog.client.types import READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition
-from kafkalog.mirror.rechecks import MirrorableAgainError, RecheckTimer
+from kafkalog.mirror.rechecks import MirrorableAgainError
 
 logger = logging.getLogger(__name__)
 
 PATIENCE_S = 5.0
 """The time for which leaders are asked. The whole assignment waits that long for an election."""
 _ANSWER_S = 2.0
-"""The time that each of the later questions may take: the worker mirrors nothing meanwhile."""
+"""The time that each of the later questions may take."""
 
 
 class _Question(NamedTuple):
@@ -37,7 +37,9 @@ class LeaderlessPartitions:
 
     def __init__(self) -> None:
         self._left_out: dict[TopicPartition, _Question] = {}
-        self._timer = RecheckTimer()
+
+    def __bool__(self) -> bool:
+        return bool(self._left_out)
 
     @property
     def partitions(self) -> Collection[TopicPartition]:
@@ -74,14 +76,12 @@ class LeaderlessPartitions:
                 found[tp] = answer
         return found
 
-    def check(self, now: float) -> None:
-        """Ask the leaders of the partitions, and name these in the log, if it is time.
+    def check(self) -> None:
+        """Ask the leaders of the partitions, and name these in the log.
 
         Raises:
             MirrorableAgainError: The leader of one answers.
         """
-        if not self._left_out or not self._timer.is_due(now):
-            return
         by_cluster: dict[Cluster, dict[TopicPartition, int]] = defaultdict(dict)
         for each in self._left_out.values():
             by_cluster[each.cluster][each.asked] = each.timestamp

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 
 import pytest
@@ -57,6 +58,40 @@ def test_a_topic_is_mirrored_when_the_target_makes_it(
     read_all(clusters.target, f"{alias}.{good}", 5)
     assert mirror.progress.restarts == 0
     unwanted.clear()
+    read_all(clusters.target, f"{alias}.{bad}", 5)
+    assert mirror.stop() is None
+
+
+def test_mirroring_goes_on_while_a_refused_topic_is_asked_for_again(
+    clusters: Clusters, start_mirror: StartMirror, alias: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = f"bad-{alias}", f"good-{alias}"
+    refused, asked, answer = threading.Event(), threading.Event(), threading.Event()
+
+    def create_topics(admin: Admin, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
+        wanted = list(topics)
+        if f"{alias}.{bad}" in {topic.name for topic in wanted}:
+            if refused.is_set():
+                asked.set()
+                answer.wait()
+            else:
+                refused.set()
+                raise PolicyViolationError("not now")
+        _create_topics(admin, wanted, validate_only=validate_only)
+
+    monkeypatch.setattr(Admin, "create_topics", create_topics)
+    monkeypatch.setattr(rechecks, "CHECK_S", 0.2)
+    for topic in (bad, good):
+        make(clusters.source, topic)
+        write(clusters.source, topic, range(5))
+    mirror = start_mirror(f"{bad},{good}")
+    try:
+        wait_until(asked.is_set, "the target is asked again")
+        write(clusters.source, good, range(5, 10))
+        read_all(clusters.target, f"{alias}.{good}", 10)
+        assert mirror.progress.restarts == 0
+    finally:
+        answer.set()
     read_all(clusters.target, f"{alias}.{bad}", 5)
     assert mirror.stop() is None
 
