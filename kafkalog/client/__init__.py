@@ -15,6 +15,7 @@ What all of them use:
 - `metadata`             brokers, topics and leaders as values
 - `network`              connections to brokers, and what is logged while no broker answers
 - `security`             TLS and logins, from the client's properties
+- `at_once`              asks several brokers at once
 - `coordinators`         the brokers that coordinate groups and transactions
 - `offsets`              the first offset, the last one, or that of a timestamp (ListOffsets)
 - `outcomes`             asks the leaders of partitions until each partition has a value or an error

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
+from kafkalog.client.at_once import ask_at_once
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import about, left_out
 from kafkalog.client.outcomes import ask_until_final, values_of
@@ -106,7 +107,8 @@ def ask_leaders(
 ) -> Answers:
     """Find offsets as `list_offsets` does, but ask each leader only once, until `deadline` (`time.monotonic`).
 
-    Return an offset or an error for each partition. The error of one partition does not keep the others' offsets back.
+    Return an offset or an error for each partition. All leaders are asked at once: one that does not answer holds up
+    its own partitions only.
     """
     answers: Answers = {}
     by_leader: dict[int, dict[str, list[ListOffsetsPartition]]] = defaultdict(lambda: defaultdict(list))
@@ -119,20 +121,24 @@ def ask_leaders(
                 partition_index=tp.partition, current_leader_epoch=leader.epoch, timestamp=timestamps[tp]
             )
         )
-    for node_id, topics in by_leader.items():
-        asked = [TopicPartition(name, each.partition_index) for name, parts in topics.items() for each in parts]
+
+    def partitions_of(node_id: int) -> list[TopicPartition]:
+        return [TopicPartition(name, each.partition_index) for name, parts in by_leader[node_id].items() for each in parts]
+
+    def ask(node_id: int) -> Answers:
+        asked = partitions_of(node_id)
         request = ListOffsetsRequest(
             replica_id=-1,
             isolation_level=isolation_level,
-            topics=[ListOffsetsTopic(name=name, partitions=parts) for name, parts in topics.items()],
+            topics=[ListOffsetsTopic(name=name, partitions=parts) for name, parts in by_leader[node_id].items()],
         )
         timeout = min(cluster.config.request_timeout, max(deadline - time.monotonic(), 0.001))
         least = max(_SINCE.get(timestamps[tp], 0) for tp in asked)
-        try:
-            response = cluster.request_to(node_id, request, timeout=timeout, min_version=least)
-            answers |= _answers(response, asked)
-        except Exception as error:
-            answers |= dict.fromkeys(asked, error)
+        response = cluster.request_to(node_id, request, timeout=timeout, min_version=least)
+        return _answers(response, asked)
+
+    for node_id, found in ask_at_once(by_leader, ask).items():
+        answers |= dict.fromkeys(partitions_of(node_id), found) if isinstance(found, Exception) else found
     return answers
 
 

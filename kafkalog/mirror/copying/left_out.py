@@ -80,6 +80,17 @@ class LeftOut:
         self.damaged.note(tp, offset, error, now)
         self._progress.held(tp, is_held=True)
 
+    def wait(self, tp: TopicPartition, offset: int, error: Exception, now: float) -> None:
+        """Read nothing of a partition for a time, because its leader does not tell where to go on."""
+        self._consumer.pause(tp)
+        pause = self.damaged.hold(tp, offset, now)
+        self._progress.held(tp, is_held=True)
+        logger.warning(
+            "%s waits at offset %d of the source, and is tried again in %.0f s, because its leader does not answer: %s. "
+            "Others are mirrored",
+            *(tp, offset, pause, error),
+        )
+
     def stop(self, tp: TopicPartition, position: int) -> None:
         """Read nothing of a partition for a time, because the target refuses its batch at `position`."""
         self._consumer.pause(tp)

@@ -24,6 +24,7 @@ from kafkalog.client.consumer import (
     UnreadableBatchError,
 )
 from kafkalog.client.consumer.fetcher.fetch_collector import FetchedBatches
+from kafkalog.client.errors import ClientError, KafkaError, is_retriable
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror import clients
 from kafkalog.mirror.claims.returning import check_clusters, raise_both, returning_of, say_left_out, wanted_topics
@@ -166,14 +167,22 @@ class Worker(Closing, RebalanceListener):
 
         Raises:
             CreatedAgainError: The log is that of another topic.
+            KafkaError: Its leader refuses to tell where it begins and ends.
         """
         if are_other_topics(self._ids.get(tp.topic), topic_ids(self._source, [tp.topic]).get(tp.topic)):
             raise CreatedAgainError(f"deleted and created again in the source: {tp.topic}")
-        if tp in self._known.same and (end := end_before(self._source, tp, position)) is not None:
+        try:
+            end = end_before(self._source, tp, position) if tp in self._known.same else None
+        except (KafkaError, ClientError) as error:
+            if not is_retriable(error):
+                raise
+            self._left_out.wait(tp, position, error, time.monotonic())
+            return
+        self._left_out.release(tp, position + 1)
+        if end is not None:
             self._go_back(tp, position, end)
         else:
             logger.warning("%s has no offset %d in the source: going on at its beginning", tp, position)
-            self._left_out.release(tp, position + 1)
             self._left_out.taken(tp, position + 1)
             self._consumer.seek_to_beginning(tp)
 

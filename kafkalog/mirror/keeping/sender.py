@@ -12,10 +12,11 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from kafkalog.client.at_once import ask_at_once
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.errors import ClientError, KafkaError, about
-from kafkalog.client.offsets import LATEST, list_offsets
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.errors import ClientError, KafkaError, about, is_retriable
+from kafkalog.client.offsets import LATEST, ask_leaders
+from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
 from kafkalog.mirror.copying.batching.joining import first_joined
 from kafkalog.mirror.copying.refused_batches import REFUSALS, RefusedBatch
 from kafkalog.mirror.keeping.errors import KeepingError, MovedError, OffsetsIgnoredError, TargetLostRecordsError
@@ -38,6 +39,8 @@ MAX_REQUEST_BATCHES = 500
 """The most batches of a partition in one request; brokers take a thousand."""
 DELIVERY_S = 120.0
 """The time for which a batch is tried, as `delivery.timeout.ms` of producers."""
+ANSWER_S = 5.0
+"""The time for which leaders are asked where logs end. Other partitions wait that long for one that does not answer."""
 STATED_SINCE = 9
 """Produce requests of this version can say where the log has to end."""
 _SEQUENCE_MASK = 0x7FFFFFFF
@@ -84,6 +87,11 @@ class Place:
         self._joined_bytes = joined_bytes
         self._singly_until = 0
         """The offset before which each batch goes in a request of its own."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether something can be sent."""
+        return bool(self.pending) and self.refused is None
 
     def upto(self, most: int) -> list[KeptBatch]:
         """Return the batches of the next request: `most` bytes, or one where they are numbered.
@@ -156,6 +164,8 @@ class KeptSender:
     def deliver(self, places: Iterable[Place]) -> None:
         """Send all that waits, and wait until the target has it. It has only what is before a batch that it refuses.
 
+        While it is not known where the log of a place ends, nothing is sent there; the others go on.
+
         Raises:
             KeepingError: The offsets cannot be kept.
             OffsetsIgnoredError: The leader of a partition would append the records at other offsets.
@@ -167,52 +177,65 @@ class KeptSender:
             place.acknowledge(place.end)
         left = [place for place in left if place.pending]
         retry = self._cluster.retry(time.monotonic() + DELIVERY_S)
+        unknown: dict[Place, Exception] = {}
         while left:
-            failed = self._send(left)
-            if failed:
-                for place, error in failed.items():
-                    logger.info("%s is tried again: %s", place.target, error)
-                retry.after(next(iter(failed.values())))
-                self._look_again(list(failed))
-            left = [place for place in left if place.pending and place.refused is None]
+            failed = self._send([place for place in left if place not in unknown])
+            for place, error in failed.items():
+                logger.info("%s is tried again: %s", place.target, error)
+            unknown |= failed
+            if unknown:
+                errors = list(unknown.values())
+                retry.after(next((each for each in errors if not is_retriable(each)), errors[0]))
+                unknown = self._look_again(list(unknown))
+            left = [place for place in left if place.is_ready]
 
     def _send(self, places: Sequence[Place]) -> dict[Place, Exception]:
-        """Send one request to each leader; return the places for which it failed."""
+        """Send what waits to all leaders at once; return the places for which it failed."""
         failed: dict[Place, Exception] = {}
-        ignored: str | None = None
         by_leader: dict[int, list[Place]] = defaultdict(list)
         for place in places:
             try:
                 by_leader[self._cluster.leader_now(place.target).broker.node_id].append(place)
             except (KafkaError, ClientError) as error:
                 failed[place] = error
-        for node_id, group in by_leader.items():
-            sent = {place: place.upto(MAX_REQUEST_BYTES) for place in group}
-            request = self._request(sent)
-            least = STATED_SINCE if any(place.stated for place in group) else 0
-            try:
-                response: ProduceResponse = self._cluster.request_to(
-                    node_id, request, min_version=least, feature=STATED_OFFSETS if least else None
-                )
-            except UnsupportedVersionError as error:
-                ignored = _not_taken(group, node_id, error)
-                continue
-            except (KafkaError, ClientError) as error:
-                failed |= dict.fromkeys(group, error)
-                continue
-            answers = {
-                TopicPartition(topic.name, each.index): each
-                for topic in response.responses
-                for each in topic.partition_responses
-            }
-            for place, batches in sent.items():
-                problem = _settle(place, batches, answers.get(place.target))
-                if problem is not None:
-                    failed[place] = problem
-        if ignored is not None:
+
+        def to_leader(node_id: int) -> dict[Place, Exception]:
+            lacking: dict[Place, Exception] = {}
+            while group := [each for each in by_leader[node_id] if each not in lacking and each.is_ready]:
+                lacking |= self._send_once(node_id, group)
+            return lacking
+
+        raised: list[Exception] = []
+        for outcome in ask_at_once(by_leader, to_leader).values():
+            if isinstance(outcome, Exception):
+                raised.append(outcome)
+            else:
+                failed |= outcome
+        if raised:
             # Other leaders have got theirs before.
-            raise OffsetsIgnoredError(ignored)
+            raise raised[0]
         return failed
+
+    def _send_once(self, node_id: int, group: Sequence[Place]) -> dict[Place, Exception]:
+        """Send one request to a leader; return the places for which it failed."""
+        sent = {place: place.upto(MAX_REQUEST_BYTES) for place in group}
+        request = self._request(sent)
+        least = STATED_SINCE if any(place.stated for place in group) else 0
+        try:
+            response: ProduceResponse = self._cluster.request_to(
+                node_id, request, min_version=least, feature=STATED_OFFSETS if least else None
+            )
+        except UnsupportedVersionError as error:
+            raise OffsetsIgnoredError(_not_taken(group, node_id, error)) from error
+        except (KafkaError, ClientError) as error:
+            return dict.fromkeys(group, error)
+        answers = {
+            TopicPartition(topic.name, each.index): each
+            for topic in response.responses
+            for each in topic.partition_responses
+        }
+        problems = {place: _settle(place, batches, answers.get(place.target)) for place, batches in sent.items()}
+        return {place: problem for place, problem in problems.items() if problem is not None}
 
     def _request(self, sent: dict[Place, list[KeptBatch]]) -> ProduceRequest:
         topics: dict[str, list[PartitionProduceData]] = defaultdict(list)
@@ -233,12 +256,23 @@ class KeptSender:
             topic_data=[TopicProduceData(name=name, partition_data=parts) for name, parts in topics.items()],
         )
 
-    def _look_again(self, places: Sequence[Place]) -> None:
-        """Find out where the logs of places end."""
+    def _look_again(self, places: Sequence[Place]) -> dict[Place, Exception]:
+        """Find out where the logs of places end; return those whose leaders do not tell it now, with the errors.
+
+        Raises:
+            KeepingError: A log does not end where it can go on.
+        """
         self._cluster.forget({place.target.topic for place in places})
-        ends = list_offsets(self._cluster, {place.target: LATEST for place in places})
+        asked = dict.fromkeys((place.target for place in places), LATEST)
+        answers = ask_leaders(self._cluster, asked, READ_UNCOMMITTED, time.monotonic() + ANSWER_S)
+        unknown: dict[Place, Exception] = {}
         for place in places:
-            place.acknowledge(ends[place.target].offset)
+            answer = answers[place.target]
+            if isinstance(answer, Exception):
+                unknown[place] = answer
+            else:
+                place.acknowledge(answer.offset)
+        return unknown
 
 
 def _not_taken(group: Sequence[Place], node_id: int, error: UnsupportedVersionError) -> str:

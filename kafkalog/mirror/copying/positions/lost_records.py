@@ -9,14 +9,18 @@ end of the log.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
-from kafkalog.client.types import OffsetAndMetadata, TopicPartition
+from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets_each
+from kafkalog.client.types import READ_UNCOMMITTED, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kafkalog.mirror.log_ends import log_ends
 
 logger = logging.getLogger(__name__)
+
+_ANSWER_S = 2.0
+"""The time for which the leader of one partition is asked: the worker mirrors nothing meanwhile."""
 
 
 def ends_before(source: Admin, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -40,12 +44,20 @@ def end_before(source: Admin, tp: TopicPartition, position: int) -> OffsetAndMet
     That is the end, or the position itself if the log has grown beyond it meanwhile.
 
     Raises:
-        ClientTimeoutError, KafkaError: The leader cannot be asked.
+        ClientError, KafkaError: The leader cannot be asked, or does not answer at once.
     """
-    if list_offsets(source.cluster, {tp: EARLIEST})[tp].offset > position:
+    deadline = time.monotonic() + _ANSWER_S
+    if _offset(source, tp, EARLIEST, deadline).offset > position:
         return None
-    end = list_offsets(source.cluster, {tp: LATEST})[tp]
+    end = _offset(source, tp, LATEST, deadline)
     return OffsetAndMetadata(end.offset, end.leader_epoch) if end.offset < position else OffsetAndMetadata(position)
+
+
+def _offset(source: Admin, tp: TopicPartition, timestamp: int, deadline: float) -> OffsetAndTimestamp:
+    found = list_offsets_each(source.cluster, {tp: timestamp}, READ_UNCOMMITTED, deadline)[tp]
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def say_lost(tp: TopicPartition, position: int, end: int) -> None:
