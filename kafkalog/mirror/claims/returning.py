@@ -11,12 +11,13 @@ that names the source. A topic of the source for which the reverse mirror has do
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import NoReturn
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.errors import ClientError, ConfigError
-from kafkalog.mirror.internal_topics.stored import read_positions, returning_topics
+from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.internal_topics.stored import mirrored_topics, read_positions, returning_topics
 from kafkalog.mirror.keeping.topics import mirrors_of
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.selection import MirroredTopics
@@ -121,6 +122,40 @@ def claimed_topics(settings: MirrorSettings) -> set[str]:
     if not settings.naming.keeps_names or settings.keeps_offsets:
         return set()
     return {tp.topic for tp in read_positions(settings)}
+
+
+def settle_claims(
+    settings: MirrorSettings,
+    source: Admin,
+    partitions: Collection[TopicPartition],
+    positions: Mapping[TopicPartition, int],
+    store: Callable[[Mapping[TopicPartition, int | None]], None],
+) -> set[str]:
+    """Decide about topics that both directions claim; return those that the mirror of the other one writes.
+
+    Both claim a topic if each has a process that died before it saw the other's claim. A direction that has
+    mirrored none of it withdraws its claim. If only this one has mirrored it, it goes on with it.
+
+    Args:
+        settings: The mirror's.
+        source: The source.
+        partitions: The partitions of the source that this process has.
+        positions: The positions that are stored in them.
+        store: Stores positions; None withdraws one.
+
+    Raises:
+        BothWaysError: Claims were withdrawn.
+        KafkaError, ClientError: A cluster cannot be asked.
+    """
+    returning = returning_of(settings, source, {tp.topic for tp in partitions})
+    contested = {tp.topic for tp in partitions if tp in positions} & returning
+    if not contested:
+        return returning
+    ours = mirrored_topics(settings)
+    if withdrawn := contested - ours:
+        store({tp: None for tp in partitions if tp in positions and tp.topic in withdrawn})
+        raise_both(settings, withdrawn)
+    return returning - (contested - mirrored_topics(settings, reverse=True))
 
 
 def raise_both(settings: MirrorSettings, topics: Collection[str]) -> NoReturn:

@@ -3,6 +3,7 @@
 - `worker`          one process's part: it fetches, sends and commits the partitions that the group assigns to it
 - `source_consumer` makes the consumer that reads the source
 - `task`            a transactional producer and the partitions that it writes
+- `sending`         gives a partition's batches to its task, up to one that the target refuses
 - `batching`        makes batches to send of fetched bytes
 - `left_out`        the assigned partitions that are not mirrored at present
 - `rechecker`       looks at these again, in a thread of its own

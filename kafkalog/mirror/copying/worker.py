@@ -27,7 +27,14 @@ from kafkalog.client.consumer.fetcher.fetch_collector import FetchedBatches
 from kafkalog.client.errors import ClientError, KafkaError, is_retriable
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror import clients
-from kafkalog.mirror.claims.returning import check_clusters, raise_both, returning_of, say_left_out, wanted_topics
+from kafkalog.mirror.claims.returning import (
+    check_clusters,
+    raise_both,
+    returning_of,
+    say_left_out,
+    settle_claims,
+    wanted_topics,
+)
 from kafkalog.mirror.copying.assignor import by_task, task_of
 from kafkalog.mirror.copying.batching.batches import WholeBatches
 from kafkalog.mirror.copying.batching.joining import JOINED_BYTES, joined
@@ -41,10 +48,11 @@ from kafkalog.mirror.copying.positions.known import KnownPositions
 from kafkalog.mirror.copying.positions.lost_records import end_before, ends_before, say_lost
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.copying.rechecker import Rechecker
+from kafkalog.mirror.copying.sending import Until, send
 from kafkalog.mirror.copying.source_consumer import source_consumer
 from kafkalog.mirror.copying.task import MirrorTask
 from kafkalog.mirror.internal_topics.runs import Run
-from kafkalog.mirror.internal_topics.stored import mirrored_topics, read_stored
+from kafkalog.mirror.internal_topics.stored import read_stored
 from kafkalog.mirror.internal_topics.topic_ids import NO_EPOCH, are_other_topics
 from kafkalog.mirror.keeping.agreement import kept_positions
 from kafkalog.mirror.keeping.kept_topics import remember
@@ -74,6 +82,7 @@ class Worker(Closing, RebalanceListener):
         self._source, self._target = clients.admin(settings.source_client), clients.admin(settings.target_client)
         self._follower = TopicFollower(settings, self._source, self._target)
         self._consumer = source_consumer(settings)
+        self._check_crcs = self._consumer.config.client.check_crcs
         self._tasks: dict[int, MirrorTask | KeptTask] = {}
         self._stated: dict[str, bool] = {}
         """For each topic that keeps its offsets: True if the target takes them as they are stated."""
@@ -234,47 +243,30 @@ class Worker(Closing, RebalanceListener):
         return size
 
     def _mirror_partition(self, tp: TopicPartition, fetches: Sequence[FetchedBatches]) -> int:
+        """Send what was fetched of a partition; return its size in bytes."""
         number = task_of(tp, self._settings.tasks)
-        task, size = self._tasks[number], 0
+        task, first, last = self._tasks[number], fetches[0], fetches[-1]
         if isinstance(task, MirrorTask):
-            task.begin(tp, fetches[0].offset)
-        first, last, position = fetches[0], fetches[-1], fetches[0].offset
-        found = [(each.fetched, each.offset) for each in fetches]
-        check_crcs = self._consumer.config.client.check_crcs
-        made = WholeBatches(found, check_crcs=check_crcs, keep=self._stated.get(tp.topic, False))
-        refused = self._left_out.batches
-        most = 0 if refused.goes_singly(tp) else self._joined_bytes.get(tp.topic)
-        for batch, after in joined(made, most) if most else made:
-            if batch is not None and refused.must_stop(tp, batch):
-                self._left_out.stop(tp, position)
-                self._behind[number].discard(tp)
-                return size
-            is_tried = batch is not None and refused.is_tried(tp, batch)
-            if is_tried:
-                self._commit_tasks([task])
-            if batch is not None:
-                size += len(batch.data)
-                self._progress.count(tp, batch)
-                task.send(tp, batch)
-            task.advance(tp, position := after)
-            if is_tried:
-                self._commit_tasks([task])
-                if refused.is_held(tp):
-                    return size
+            task.begin(tp, first.offset)
         end = self._progress.fetched(tp, last.fetched)
-        if made.damage is not None:
-            self._consumer.seek(tp, position)
-            self._left_out.hold(tp, position, made.damage, time.monotonic())
-            self._behind[number].discard(tp)
-            return size
-        self._left_out.release(tp, last.next_offset)
-        if last.next_offset > first.offset:
-            task.advance(tp, last.next_offset, last.leader_epoch)
-        if last.next_offset < end:
-            self._behind[number].add(tp)
-        else:
-            self._behind[number].discard(tp)
-        return size
+        found = [(each.fetched, each.offset) for each in fetches]
+        made = WholeBatches(found, check_crcs=self._check_crcs, keep=self._stated.get(tp.topic, False))
+        most = 0 if self._left_out.batches.goes_singly(tp) else self._joined_bytes.get(tp.topic)
+        batches = joined(made, most) if most else made
+        sent = send(tp, task, batches, first.offset, self._progress, lambda: self._commit_tasks([task]))
+        is_behind = False
+        if sent.until is Until.WAITING:
+            self._left_out.stop(tp, sent.position)
+        elif sent.until is Until.END and made.damage is not None:
+            self._consumer.seek(tp, sent.position)
+            self._left_out.hold(tp, sent.position, made.damage, time.monotonic())
+        elif sent.until is Until.END:
+            self._left_out.release(tp, last.next_offset)
+            if last.next_offset > first.offset:
+                task.advance(tp, last.next_offset, last.leader_epoch)
+            is_behind = last.next_offset < end
+        (self._behind[number].add if is_behind else self._behind[number].discard)(tp)
+        return sent.size
 
     def _wait(self, seconds: float) -> None:
         """Wait for the limit of bytes, and take part in the group meanwhile."""
@@ -362,27 +354,6 @@ class Worker(Closing, RebalanceListener):
         self._left_out.refused = refused = RefusedTopics(self._rechecker.follower, refusals)
         return self._left_out.leave_out(partitions, [tp for tp in partitions if refused.lacks(tp)])
 
-    def _settle_claims(
-        self, partitions: Collection[TopicPartition], positions: Mapping[TopicPartition, int]
-    ) -> set[str]:
-        """Decide about topics that both directions claim; return those that the mirror of the other one writes.
-
-        Both claim a topic if each has a process that died before it saw the other's claim. A direction that has
-        mirrored none of it withdraws its claim. If only this one has mirrored it, it goes on with it.
-
-        Raises:
-            BothWaysError: Claims were withdrawn.
-        """
-        returning = self._returning(partitions)
-        contested = {tp.topic for tp in partitions if tp in positions} & returning
-        if not contested:
-            return returning
-        ours = mirrored_topics(self._settings)
-        if withdrawn := contested - ours:
-            self._store({tp: None for tp in partitions if tp in positions and tp.topic in withdrawn})
-            raise_both(self._settings, withdrawn)
-        return returning - (contested - mirrored_topics(self._settings, reverse=True))
-
     def _begin_new(
         self, partitions: Collection[TopicPartition], positions: dict[TopicPartition, int], beginnings: Beginnings
     ) -> set[str]:
@@ -397,7 +368,7 @@ class Worker(Closing, RebalanceListener):
         naming = self._settings.naming
         # Each process claims the partitions that it mirrors, also where another one has begun with the topic.
         new = [tp for tp in partitions if tp not in positions and naming.remote(tp.topic) == tp.topic]
-        returning = self._settle_claims(partitions, positions)
+        returning = settle_claims(self._settings, self._source, partitions, positions, self._store)
         new = [tp for tp in new if tp.topic not in returning]
         if not new:
             return returning
