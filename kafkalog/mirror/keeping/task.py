@@ -104,13 +104,10 @@ class KeptTask:
         with self._changed:
             self._changed.wait_for(lambda: not (self._queued or self._sending) or self._over)
             self._check()
+            self._set_back_refused()
             done: dict[TopicPartition, Committed] = {}
             for tp, next_offset in self._next.items():
                 before, end = self._told[tp], self._ends[tp]
-                if tp in self._refused:
-                    next_offset = end
-                    if end == before:
-                        continue
                 # Offsets are the same on both sides, also those that both lack.
                 runs = (Run(before, before, end - before),) if end > before else ()
                 done[tp] = Committed(next_offset, runs)
@@ -123,11 +120,15 @@ class KeptTask:
         with self._changed:
             if not self._refused:
                 return None
+            self._set_back_refused()
             refused, self._refused = self._refused, {}
-            for tp in refused:
-                if self._next.pop(tp, None) is not None and self._ends[tp] > self._told[tp]:
-                    self._next[tp] = self._ends[tp]
             return Undone(refused, {tp: OffsetAndMetadata(self._ends[tp]) for tp in refused})
+
+    def _set_back_refused(self) -> None:
+        """Let partitions with a refused batch go on where the target ends; tell nothing of those with nothing new."""
+        for tp in self._refused:
+            if self._next.pop(tp, None) is not None and self._ends[tp] > self._told[tp]:
+                self._next[tp] = self._ends[tp]
 
     def close(self) -> None:
         """End the thread. What was not sent is for the next owner of the partitions."""
