@@ -39,17 +39,24 @@ class Renumbered(NamedTuple):
 
 
 def renumber(
-    buf: Buffer, pos: int, header: BatchHeader, first: int, *, keep_offsets: bool = False
+    buf: Buffer,
+    pos: int,
+    header: BatchHeader,
+    first: int,
+    *,
+    keep_offsets: bool = False,
+    max_size: int = compression.DEFAULT_MAX_SIZE,
 ) -> Renumbered | None:
     """Return the records from the offset `first` on as a batch, with the same codec; None if there are none.
 
     Their offsets begin with 0 and have no gaps, or stay with `keep_offsets`. Records of a batch with LogAppendTime get
-    its time as CreateTime. The batch must be whole (`verify_crc`), and of the format v2.
+    its time as CreateTime. The batch must be whole (`verify_crc`), of the format v2, and expand to at most `max_size`
+    bytes.
 
     Raises:
         RecordsError: The batch contradicts itself; any of its subclasses.
     """
-    section, at, end = records_section(buf, pos, header)
+    section, at, end = records_section(buf, pos, header, max_size)
     data = bytes(section[at:end])
     try:
         found = _rewrite(data, header, first, keep_offsets)

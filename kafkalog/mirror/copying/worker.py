@@ -82,7 +82,7 @@ class Worker(Closing, RebalanceListener):
         self._source, self._target = clients.admin(settings.source_client), clients.admin(settings.target_client)
         self._follower = TopicFollower(settings, self._source, self._target)
         self._consumer = source_consumer(settings)
-        self._check_crcs = self._consumer.config.client.check_crcs
+        self._reading = self._consumer.config.client
         self._tasks: dict[int, MirrorTask | KeptTask] = {}
         self._stated: dict[str, bool] = {}
         """For each topic that keeps its offsets: True if the target takes them as they are stated."""
@@ -250,7 +250,12 @@ class Worker(Closing, RebalanceListener):
             task.begin(tp, first.offset)
         end = self._progress.fetched(tp, last.fetched)
         found = [(each.fetched, each.offset) for each in fetches]
-        made = WholeBatches(found, check_crcs=self._check_crcs, keep=self._stated.get(tp.topic, False))
+        made = WholeBatches(
+            found,
+            check_crcs=self._reading.check_crcs,
+            keep=self._stated.get(tp.topic, False),
+            max_size=self._reading.max_batch_bytes,
+        )
         most = 0 if self._left_out.batches.goes_singly(tp) else self._joined_bytes.get(tp.topic)
         batches = joined(made, most) if most else made
         sent = send(tp, task, batches, first.offset, self._progress, lambda: self._commit_tasks([task]))

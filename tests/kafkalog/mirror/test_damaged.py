@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from kafkalog.mirror.copying import held
 from kafkalog.mirror.copying.damaged import DamagedPartitions
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.copying.worker import Worker
-from tests.kafkalog.mirror.conftest import IDENTITY, Clusters, StartMirror, read_all, settings_of
+from tests.kafkalog.mirror.conftest import IDENTITY, Clusters, Mirror, StartMirror, read_all, settings_of
 from tests.kafkalog.mirror.keeping.test_keeping import KEEP
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.waiting import wait_until
@@ -99,6 +100,26 @@ def test_a_mirror_that_begins_at_the_damage_goes_on_behind_it_once_it_is_deleted
         assert [record.value for record in found[0]] == [b"v2", b"v3"]
         assert not mirror.held
         assert mirror.stop() is None
+
+
+def test_a_batch_that_expands_too_far_waits_until_it_may(
+    clusters: Clusters, alias: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    tp = TopicPartition(f"words-{alias}", 0)
+    # Batches with such times are decoded.
+    make(clusters.source, tp.topic, message_timestamp_type="LogAppendTime")
+    write(clusters.source, tp.topic, range(100), linger_ms=ONE_BATCH, compression_type="gzip")
+    settings = settings_of(clusters, alias, tp.topic)
+    for bound in ("1000", "1000000"):
+        mirror = Mirror(replace(settings, source_client={**settings.source_client, "max.batch.bytes": bound}))
+        try:
+            if bound == "1000":
+                wait_until(lambda: f"{tp} is held at offset 0 of the source" in caplog.text, "it is held")
+                assert "more than 1000 bytes; raise max.batch.bytes" in caplog.text
+            else:
+                read_all(clusters.target, f"{alias}.{tp.topic}", 100)
+        finally:
+            assert mirror.stop() is None
 
 
 def test_pauses_grow_at_one_batch_only() -> None:

@@ -15,9 +15,11 @@ These batches are written anew, with the same codec, because brokers refuse them
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
+from kafkalog.client.fetch.decode import naming_bound
 from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.records.any_format import decode_any, iter_any_headers
 from kafkalog.records.batch import (
@@ -34,6 +36,7 @@ from kafkalog.records.batch import (
     set_producer,
     verify_crc,
 )
+from kafkalog.records.compression import DEFAULT_MAX_SIZE
 from kafkalog.records.control import ControlRecordType, parse_control_type
 from kafkalog.records.errors import RecordsError
 from kafkalog.records.renumbering import renumber
@@ -60,15 +63,20 @@ class MirroredBatch(NamedTuple):
 
 
 def batches(
-    fetched: FetchedRecords, offset: int, *, check_crcs: bool = True, keep: bool = False
+    fetched: FetchedRecords,
+    offset: int,
+    *,
+    check_crcs: bool = True,
+    keep: bool = False,
+    max_size: int = DEFAULT_MAX_SIZE,
 ) -> Iterator[tuple[MirroredBatch | None, int]]:
     """Yield what to send of the batches from `offset` on, each with the position after it; None: nothing to send.
 
     `fetched` comes from a fetch with `isolation.level=read_committed`. With `keep` batches keep their offsets, and pass
-    with gaps and with the time of appending.
+    with gaps and with the time of appending. A batch that is written anew expands to at most `max_size` bytes.
 
     Raises:
-        RecordsError: A batch is damaged.
+        RecordsError: A batch is damaged, or expands to more.
     """
     to_come = sorted(fetched.aborted, key=lambda each: each[1], reverse=True)
     aborting: set[int] = set()
@@ -89,7 +97,8 @@ def batches(
                 verify_crc(records, pos, header)
             made = _restamped(records, pos, header, header.base_offset if keep else 0)
         else:
-            made = _encoded(records, pos, header, offset, check_crcs, keep)
+            with naming_bound():
+                made = _encoded(records, pos, header, offset, check_crcs, keep, max_size)
         yield made, header.next_offset
 
 
@@ -100,9 +109,15 @@ class WholeBatches:
     """
 
     def __init__(
-        self, fetched: Iterable[tuple[FetchedRecords, int]], *, check_crcs: bool = True, keep: bool = False
+        self,
+        fetched: Iterable[tuple[FetchedRecords, int]],
+        *,
+        check_crcs: bool = True,
+        keep: bool = False,
+        max_size: int = DEFAULT_MAX_SIZE,
     ) -> None:
-        self._made = chain.from_iterable(batches(*each, check_crcs=check_crcs, keep=keep) for each in fetched)
+        made = partial(batches, check_crcs=check_crcs, keep=keep, max_size=max_size)
+        self._made = chain.from_iterable(made(*each) for each in fetched)
         self.damage: RecordsError | None = None
 
     def __iter__(self) -> Iterator[tuple[MirroredBatch | None, int]]:
@@ -144,14 +159,14 @@ def _restamped(records: memoryview, pos: int, header: BatchHeader, base_offset: 
 
 
 def _encoded(
-    records: memoryview, pos: int, header: BatchHeader, offset: int, check_crcs: bool, keep: bool
+    records: memoryview, pos: int, header: BatchHeader, offset: int, check_crcs: bool, keep: bool, max_size: int
 ) -> MirroredBatch | None:
     if header.magic == MAGIC:
         if check_crcs:
             verify_crc(records, pos, header)
-        made = renumber(records, pos, header, offset, keep_offsets=keep)
+        made = renumber(records, pos, header, offset, keep_offsets=keep, max_size=max_size)
         return None if made is None else MirroredBatch(made.data, made.stretches, True)
-    _, found = decode_any(records, pos, check_crc=check_crcs)
+    _, found = decode_any(records, pos, check_crc=check_crcs, max_size=max_size)
     wanted = [record for record in found if record.offset >= offset]
     if not wanted:
         return None
