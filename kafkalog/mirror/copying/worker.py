@@ -440,7 +440,9 @@ class Worker(Closing, RebalanceListener):
         if not all(self._stated.values()):
             producer_id = self._shared_id.ask(time.monotonic())
         leaderless = self._left_out.leaderless
-        positions = kept_positions(self._settings, self._source, self._target, mine, self._ids, leaderless)
+        kept = kept_positions(self._settings, self._source, self._target, mine, self._ids, leaderless)
+        positions = {tp: at.offset for tp, at in kept.items()}
+        self._known.epochs = {tp: at.leader_epoch for tp, at in kept.items()}
         mine = [tp for tp in mine if tp not in leaderless.partitions]
         remember(self._settings, mine, self._ids)
         places = places_of(self._settings, self._target, mine, self._stated, positions)

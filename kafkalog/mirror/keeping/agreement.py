@@ -15,7 +15,7 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.offsets import EARLIEST, LATEST
-from kafkalog.client.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
+from kafkalog.client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kafkalog.mirror.copying.positions.leaderless import LeaderlessPartitions
 from kafkalog.mirror.keeping.errors import KeepingError
 from kafkalog.mirror.keeping.kept_topics import check_topics
@@ -33,8 +33,11 @@ def kept_positions(
     partitions: Iterable[TopicPartition],
     topic_ids: Mapping[str, UUID],
     leaderless: LeaderlessPartitions,
-) -> dict[TopicPartition, int]:
+) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the next offset of each partition of the source of which the target has records.
+
+    With it comes the newest leader epoch that the source has. If the source loses the records before the offset later,
+    in an unclean election, its leader tells so by this epoch (KIP-320).
 
     `topic_ids` are those of the source's topics. Partitions whose leaders do not answer are left to `leaderless`.
 
@@ -67,7 +70,11 @@ def kept_positions(
                 "deleted and created again, or others write to the target, too. Delete the topic in the target to "
                 "mirror it anew"
             )
-    return {tp: position for tp, position in positions.items() if tp not in leaderless.partitions}
+    return {
+        tp: OffsetAndMetadata(position, there[tp].leader_epoch)
+        for tp, position in positions.items()
+        if tp not in leaderless.partitions
+    }
 
 
 def _content(record: ConsumerRecord) -> tuple[object, ...]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import ConfigChange, ConfigOperation, ConfigResource
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.offsets import EARLIEST, list_offsets
-from kafkalog.client.types import READ_UNCOMMITTED, ConsumerRecord, OffsetAndTimestamp, TopicPartition
+from kafkalog.client.consumer import Consumer
+from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
+from kafkalog.client.types import READ_UNCOMMITTED, ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kafkalog.mirror.copying.positions.leaderless import LeaderlessPartitions
 from kafkalog.mirror.internal_topics.stored import returning_topics
 from kafkalog.mirror.keeping.errors import KeepingError
@@ -267,3 +270,29 @@ def test_all_topics_are_asked_at_once_whether_they_are_empty(clusters: Clusters,
     assert (found, sorted(taken)) == ({names[0]: True, names[2]: True}, [names[0], names[2]])
     now = [mirror_source(clusters.target, f"{alias}.{name}") for name in names]
     assert now == [alias, "", alias]
+
+
+def test_positions_have_the_leader_epoch_of_the_source(
+    clusters: Clusters, start_mirror: StartMirror, alias: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tp = TopicPartition(f"words-{alias}", 0)
+    make(clusters.source, tp.topic)
+    write(clusters.source, tp.topic, range(5))
+    mirror = start_mirror(tp.topic, **KEEP)
+    read_all(clusters.target, f"{alias}.{tp.topic}", 5)
+    mirror.stop()
+    with Admin(clusters.client("source")) as admin:
+        epoch = list_offsets(admin.cluster, {tp: LATEST})[tp].leader_epoch
+    sought: list[object] = []
+    seek = Consumer.seek
+
+    def noted(consumer: Consumer, partition: TopicPartition, position: int | OffsetAndMetadata) -> None:
+        sought.extend([position] if partition == tp else [])
+        seek(consumer, partition, position)
+
+    monkeypatch.setattr(Consumer, "seek", noted)
+    later = start_mirror(tp.topic, **KEEP)
+    wait_until(lambda: tp in later.positions, "the mirror goes on")
+    assert later.stop() is None
+    assert epoch >= 0
+    assert sought == [OffsetAndMetadata(5, epoch)]
