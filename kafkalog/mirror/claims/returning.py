@@ -74,7 +74,7 @@ def find_returning(settings: MirrorSettings, source: Admin) -> set[str]:
     found = returning_topics(settings)
     if settings.naming.keeps_names:
         wanted = settings.mirrored(found).select(source.cluster.metadata(refresh=True).topics)
-        found |= mirrors_of(source, list(wanted), settings.target)
+        found |= mirrors_of(source, list(wanted), settings.target).of_source
     return found
 
 
@@ -103,6 +103,19 @@ def returning_of(settings: MirrorSettings, source: Admin, topics: Collection[str
     if not topics or not settings.naming.keeps_names:
         return set()
     return find_returning(settings, source).intersection(topics)
+
+
+def unclear_topics(settings: MirrorSettings, source: Admin, topics: Collection[str]) -> set[str]:
+    """Return topics whose configurations in the source cannot tell whether a mirror from the target writes them.
+
+    There are none where names change, because they show the origin.
+
+    Raises:
+        KafkaError, ClientError: The source cannot be asked.
+    """
+    if not topics or not settings.naming.keeps_names:
+        return set()
+    return set(mirrors_of(source, topics, settings.target).unreadable)
 
 
 def say_left_out(settings: MirrorSettings, returning: Collection[str]) -> None:

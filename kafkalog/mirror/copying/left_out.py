@@ -31,7 +31,7 @@ class LeftOut:
     Attributes:
         leaderless: The partitions of which a leader does not answer.
         refused: The topics that the target refuses to make; None before they are made.
-        unreadable: The topics whose configuration cannot be read; None before that is known.
+        unreadable: The topics whose configurations cannot be read, of the source or of the target.
         damaged: The partitions that are held at a batch that cannot be read.
         batches: The partitions that are held at a batch that the target refuses; those of earlier assignments, too.
     """
@@ -44,7 +44,7 @@ class LeftOut:
         self._out: frozenset[TopicPartition] = frozenset()
         self.leaderless = LeaderlessPartitions()
         self.refused: RefusedTopics | None = None
-        self.unreadable: UnreadableTopics | None = None
+        self.unreadable: list[UnreadableTopics] = []
         self.damaged = DamagedPartitions()
         self.batches = progress.refused
         self.batches.begin_again()
@@ -131,7 +131,7 @@ class LeftOut:
         if self._recheck is not None and self._recheck.done():
             recheck, self._recheck = self._recheck, None
             recheck.result()
-        lacks_some = any((self.unreadable, self.leaderless, self.refused))
+        lacks_some = any((*self.unreadable, self.leaderless, self.refused))
         if self._recheck is None and lacks_some and self._timer.is_due(now):
             self._recheck = self._rechecker.begin(self._look_again)
         due = [*self.damaged.due(now), *self.batches.due(now)]
@@ -140,7 +140,7 @@ class LeftOut:
 
     def _look_again(self) -> None:
         """Look once at each of what is left out; the thread of the rechecker does it, and waits for slow clusters."""
-        checks = (self.unreadable, self.leaderless, self.refused)
+        checks = (*self.unreadable, self.leaderless, self.refused)
         for check in (each.check for each in checks if each):
             try:
                 check()

@@ -15,13 +15,13 @@ class Rechecker(Closing):
     """A thread with connections of its own.
 
     Attributes:
-        target: The target, by the thread's connections.
+        source, target: The clusters, by the thread's connections.
         follower: The topics of the mirror, by the thread's connections.
     """
 
     def __init__(self, settings: MirrorSettings) -> None:
-        self._source, self.target = clients.admin(settings.source_client), clients.admin(settings.target_client)
-        self.follower = TopicFollower(settings, self._source, self.target)
+        self.source, self.target = clients.admin(settings.source_client), clients.admin(settings.target_client)
+        self.follower = TopicFollower(settings, self.source, self.target)
         self._pool = ThreadPoolExecutor(1, "mirror-recheck")
 
     def begin(self, check: Callable[[], None]) -> Future[None]:
@@ -30,6 +30,6 @@ class Rechecker(Closing):
 
     def close(self) -> None:
         """End the check that is under way, and the thread."""
-        for admin in (self._source, self.target):
+        for admin in (self.source, self.target):
             admin.close()
         self._pool.shutdown(cancel_futures=True)

@@ -33,6 +33,7 @@ from kafkalog.mirror.claims.returning import (
     returning_of,
     say_left_out,
     settle_claims,
+    unclear_topics,
     wanted_topics,
 )
 from kafkalog.mirror.copying.assignor import by_task, task_of
@@ -327,6 +328,9 @@ class Worker(Closing, RebalanceListener):
         self._progress.topics_are(self._ids)
         self._left_out = out = LeftOut(self._consumer, self._progress, self._rechecker)
         late: dict[TopicPartition, int] = {}
+        unclear = unclear_topics(self._settings, self._source, {tp.topic for tp in partitions})
+        out.unreadable.append(UnreadableTopics(self._rechecker.source, "source", unclear))
+        partitions = out.leave_out_topics(partitions, unclear)
         if self._settings.keeps_offsets:
             mine = out.leave_out_topics(partitions, returning := self._returning(partitions))
             positions, runs = self._keep(mine := self._adopt(self._make(mine)))
@@ -430,8 +434,8 @@ class Worker(Closing, RebalanceListener):
             give_back(self._target, [self._settings.naming.remote(topic) for topic in taken])
             raise_both(self._settings, both)
         out = topics - self._stated.keys()
-        unreadable = out - {tp.topic for tp in leaderless.partitions}
-        self._left_out.unreadable = UnreadableTopics(self._settings.naming, self._rechecker.target, unreadable)
+        unreadable = {self._settings.naming.remote(topic) for topic in out - {tp.topic for tp in leaderless.partitions}}
+        self._left_out.unreadable.append(UnreadableTopics(self._rechecker.target, "target", unreadable))
         return self._left_out.leave_out_topics(partitions, out)
 
     def _keep(self, mine: Collection[TopicPartition]) -> _Offsets:

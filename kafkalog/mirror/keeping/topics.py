@@ -9,7 +9,9 @@ In a mixed cluster only brokers of kafkalog know that configuration, so one of t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import UNREADABLE, ConfigAdmin, ConfigChange, ConfigOperation, ConfigResource
@@ -23,6 +25,8 @@ from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.follower import MIRROR_SOURCE
 from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.messages.api_versions import STATED_OFFSETS, ApiVersionsRequest
+
+logger = logging.getLogger(__name__)
 
 
 def adopt(
@@ -75,6 +79,8 @@ def give_back(target: Admin, names: Collection[str]) -> None:
 def give_up(settings: MirrorSettings, target: Admin) -> list[str]:
     """Let the target's topics of those that `settings` name be no mirrors of the source; return these, of the source.
 
+    A warning names each topic whose configuration cannot be read.
+
     Raises:
         KafkaError, ClientError: The target cannot be asked.
     """
@@ -84,10 +90,13 @@ def give_up(settings: MirrorSettings, target: Admin) -> list[str]:
     naming, wanted = settings.naming, settings.topic_filter
     upstream = {name: naming.upstream(name) for name in target.list_topics()}
     named = {name: topic for name, topic in upstream.items() if topic is not None and wanted.allows(topic)}
-    ours = mirrors_of(ConfigAdmin(target.cluster, node_id=node_id), named, settings.source)
-    if ours:
-        give_back(target, ours)
-    return sorted(named[name] for name in ours)
+    found = mirrors_of(ConfigAdmin(target.cluster, node_id=node_id), named, settings.source)
+    for name, reason in sorted(found.unreadable.items()):
+        told = "topic %s is not released, because its configuration in the target cannot be read: %s"
+        logger.warning(told, named[name], reason)
+    if found.of_source:
+        give_back(target, found.of_source)
+    return sorted(named[name] for name in found.of_source)
 
 
 def node_that_takes_offsets(cluster: Cluster) -> int | None:
@@ -155,11 +164,27 @@ def _take(
     return list(taken)
 
 
-def mirrors_of(admin: Admin | ConfigAdmin, topics: Collection[str], source: str) -> set[str]:
-    """Return those of a cluster's topics that keep the offsets of the cluster `source`."""
+class Mirrors(NamedTuple):
+    """Topics of a cluster, by what their configurations tell."""
+
+    of_source: set[str]
+    """Those that keep the offsets of the source in question."""
+    unreadable: dict[str, str]
+    """Those whose configurations cannot be read, with the reasons: they may keep the source's offsets, or may not."""
+
+
+def mirrors_of(admin: Admin | ConfigAdmin, topics: Collection[str], source: str) -> Mirrors:
+    """Find those of a cluster's topics that keep the offsets of the cluster `source`.
+
+    Raises:
+        KafkaError, ClientError: The cluster cannot be asked.
+    """
     configs = admin.describe_configs([ConfigResource.topic(name) for name in topics]) if topics else {}
-    return {
-        resource.name
-        for resource, entries in configs.items()
-        if (entry := entries.get(MIRROR_SOURCE)) is not None and entry.value == source
-    }
+    found = Mirrors(set(), {})
+    for resource, entries in configs.items():
+        entry = entries.get(MIRROR_SOURCE)
+        if UNREADABLE in entries:
+            found.unreadable[resource.name] = entries[UNREADABLE].value or ""
+        elif entry is not None and entry.value == source:
+            found.of_source.add(resource.name)
+    return found

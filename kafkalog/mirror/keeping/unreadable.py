@@ -1,7 +1,7 @@
-"""Leave out topics whose configuration in the target cannot be read, until it can.
+"""Leave out topics whose configuration in one cluster cannot be read, until it can.
 
-It would tell whether the topic is a mirror of the source. Without it, the source's records might come between those of
-another topic.
+It would tell whether the topic is a mirror of the other cluster. Without it, the source's records might come in the
+target between those of another topic, or a topic of the source that the reverse mirror writes might go round for ever.
 """
 
 from __future__ import annotations
@@ -13,41 +13,43 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import UNREADABLE, ConfigAdmin, ConfigResource
 from kafkalog.mirror.keeping.topics import node_that_takes_offsets
 from kafkalog.mirror.rechecks import MirrorableAgainError
-from kafkalog.mirror.topics.naming import Naming
 
 logger = logging.getLogger(__name__)
 
 
 class UnreadableTopics:
-    """The topics of the source that a worker leaves out, because the target cannot read their configurations.
+    """The topics that a worker leaves out, because their configurations cannot be read.
 
     Args:
-        topics: these topics, by their names in the source.
+        admin: The cluster with these topics.
+        side: Which of them it is, for the log.
+        topics: The topics, by their names there.
     """
 
-    def __init__(self, naming: Naming, target: Admin, topics: Collection[str] = ()) -> None:
-        self._target = target
-        self._remote = [ConfigResource.topic(naming.remote(topic)) for topic in sorted(topics)]
+    def __init__(self, admin: Admin, side: str, topics: Collection[str] = ()) -> None:
+        self._cluster, self._side = admin.cluster, side
+        self._topics = [ConfigResource.topic(topic) for topic in sorted(topics)]
 
     def __bool__(self) -> bool:
-        return bool(self._remote)
+        return bool(self._topics)
 
     def check(self) -> None:
         """Look at the topics, and name them in the log.
 
         Raises:
             MirrorableAgainError: The configuration of one can be read.
-            KafkaError, ClientError: The target cannot be asked.
+            KafkaError, ClientError: The cluster cannot be asked.
         """
-        if not self._remote:
+        if not self._topics:
             return
         # Others may not tell that they cannot read it.
-        admin = ConfigAdmin(self._target.cluster, node_id=node_that_takes_offsets(self._target.cluster))
-        for resource, entries in admin.describe_configs(self._remote).items():
+        admin = ConfigAdmin(self._cluster, node_id=node_that_takes_offsets(self._cluster))
+        for resource, entries in admin.describe_configs(self._topics).items():
             if UNREADABLE not in entries:
                 raise MirrorableAgainError(f"the configuration of topic {resource.name} can be read again")
             logger.warning(
-                "topic %s is left out, because its configuration in the target cannot be read: %s",
+                "topic %s is left out, because its configuration in the %s cannot be read: %s",
                 resource.name,
+                self._side,
                 entries[UNREADABLE].value,
             )

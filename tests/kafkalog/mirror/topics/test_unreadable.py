@@ -8,7 +8,10 @@ import pytest
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import UNREADABLE, ConfigEntry, ConfigResource
-from tests.kafkalog.mirror.conftest import Clusters, StartMirror, read_all
+from kafkalog.client.types import TopicPartition
+from kafkalog.mirror import rechecks
+from kafkalog.mirror.keeping.topics import give_up
+from tests.kafkalog.mirror.conftest import IDENTITY, Clusters, StartMirror, read_all, settings_of
 from tests.kafkalog.mirror.keeping.test_keeping import KEEP
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.member import MemberCluster
@@ -86,4 +89,32 @@ def test_topics_that_keep_offsets_do_not_wait_for_one_that_the_target_cannot_rea
     assert mirror.running
     set_node(over_zookeeper, remote, node())
     read_all(target, remote, 5)
+    assert mirror.stop() is None
+
+
+def test_a_topic_of_the_source_that_may_come_from_the_target_waits_until_it_can_be_read(
+    over_zookeeper: MemberCluster,
+    clusters: Clusters,
+    start_mirror: StartMirror,
+    alias: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rechecks, "CHECK_S", 0.2)
+    source, damaged, good = over_zookeeper.bootstrap, f"damaged-{alias}", f"good-{alias}"
+    for topic in (damaged, good):
+        make(source, topic)
+        write(source, topic, range(5))
+    set_node(over_zookeeper, damaged, b"no JSON")
+    back = settings_of(Clusters(source, clusters.target), alias, damaged, reverse=True, **IDENTITY, **KEEP)
+    with Admin(back.target_client) as admin:
+        assert give_up(back, admin) == []
+    assert f"topic {damaged} is not released, because its configuration in the target cannot be read" in caplog.text
+    mirror = start_mirror(f"{damaged},{good}", source=source, **IDENTITY)
+    read_all(clusters.target, good, 5)
+    told = f"topic {damaged} is left out, because its configuration in the source cannot be read"
+    wait_until(lambda: told in caplog.text, "it is said")
+    assert set(mirror.positions) == {TopicPartition(good, 0)}
+    set_node(over_zookeeper, damaged, node())
+    read_all(clusters.target, damaged, 5)
     assert mirror.stop() is None
