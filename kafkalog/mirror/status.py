@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kafkalog.client.admin import Admin
 from kafkalog.client.types import READ_COMMITTED, TopicPartition
 from kafkalog.mirror.claims.returning import is_into_itself
-from kafkalog.mirror.housekeeping.refusals import ask_each
+from kafkalog.mirror.housekeeping.refusals import ask_each, offsets_of
 from kafkalog.mirror.internal_topics.stored import read_checkpoints, read_marks, read_positions, returning_topics
 from kafkalog.mirror.log_ends import log_ends
 from kafkalog.mirror.settings import MirrorSettings
@@ -95,8 +95,8 @@ def group_status(settings: MirrorSettings, source: Admin, target: Admin) -> list
     """
     ids = {name: topic.topic_id for name, topic in target.cluster.metadata(refresh=True).topics.items()}
     checkpoints, marks = read_checkpoints(settings, ids), read_marks(settings, ids)
-    there = ask_each(checkpoints, source.groups.offsets, _refused)
-    here = ask_each(checkpoints, target.groups.offsets, _refused)
+    there = ask_each(checkpoints, offsets_of(source), _refused)
+    here = ask_each(checkpoints, offsets_of(target), _refused)
     names = {settings.naming.remote(tp.topic): tp.topic for offsets in there.values() for tp in offsets}
     found = []
     for group, each in sorted(checkpoints.items()):

@@ -16,7 +16,7 @@ from kafkalog.client.admin.groups.descriptions import CommittedOffset, is_of_con
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.progress import PartitionProgress, Progress
-from kafkalog.mirror.housekeeping.refusals import Refusals, ask_each
+from kafkalog.mirror.housekeeping.refusals import Refusals, ask_each, offsets_of
 from kafkalog.mirror.housekeeping.target_logs import TargetLogs, passes_over
 from kafkalog.mirror.internal_topics.formats import Checkpoint
 from kafkalog.mirror.internal_topics.stored import read_checkpoints
@@ -102,7 +102,7 @@ class Checkpoints:
         self._refresh(assignments, mine)
         groups = [each.group for each in self._source.groups.list_groups() if is_of_consumers(each.protocol_type)]
         wanted = [group for group in groups if self._groups.allows(group)]
-        committed = ask_each(wanted, self._source.groups.offsets, self._say_refused)
+        committed = ask_each(wanted, offsets_of(self._source), self._say_refused)
         here = [(group, tp, at) for group, offsets in committed.items() for tp, at in offsets.items() if tp in mine]
         self._progress.groups_are({(group, tp): (at.offset, self._translate(tp, at.offset)) for group, tp, at in here})
         fresh = [each for group, tp, at in here if (each := self._checkpoint(group, tp, at)) is not None]

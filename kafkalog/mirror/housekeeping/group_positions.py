@@ -119,9 +119,9 @@ class GroupPositions:
         }
         wanted = {group: checkpoints for group, checkpoints in wanted.items() if checkpoints}
         refused = partial(self._say_refused, "target")
-        described = ask_each(wanted, self._target.groups.describe_groups, refused)
+        described = ask_each(wanted, describing(self._target), refused)
         idle = [group for group, each in described.items() if each.state in (EMPTY, DEAD)]
-        for group, committed in ask_each(idle, self._target.groups.offsets, refused).items():
+        for group, committed in ask_each(idle, offsets_of(self._target), refused).items():
             if offsets := to_commit(wanted[group], committed):
                 if self._marks is not None:
                     self._marks.refresh(self._checkpoints.target_ids)
@@ -143,13 +143,13 @@ class GroupPositions:
         self._marks.refresh(self._checkpoints.target_ids)
         reached = self._reached(self._marks, mine)
         refused = partial(self._say_refused, "source")
-        there = ask_each(reached, self._source.groups.offsets, refused)
+        there = ask_each(reached, offsets_of(self._source), refused)
         decided = {
             group: to_bring_back(reached[group], committed, self._progress.translate_back)
             for group, committed in there.items()
         }
         forward = [group for group, each in decided.items() if each.commits]
-        described = ask_each(forward, self._source.groups.describe_groups, refused)
+        described = ask_each(forward, describing(self._source), refused)
         for group, each in decided.items():
             done = dict(each.known)
             if each.commits and group in described and described[group].state in (EMPTY, DEAD):
@@ -176,7 +176,7 @@ class GroupPositions:
         names = [each.group for each in listed if is_of_consumers(each.protocol_type) and self._allows(each.group)]
         found: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         refused = partial(self._say_refused, "target")
-        for group, committed in ask_each(names, self._target.groups.offsets, refused).items():
+        for group, committed in ask_each(names, offsets_of(self._target), refused).items():
             before = self._checkpoints.newest.get(group, {})
             unmarked: dict[TopicPartition, int] = {}
             for tp, at in committed.items():

@@ -1,4 +1,4 @@
-"""Groups that a cluster refuses to tell about: they do not hold the other ones up, and each is named once.
+"""Groups of which a cluster tells nothing: they do not hold the other ones up, and each is named once.
 
 MirrorMaker 2 leaves them out, too. Source: `MirrorCheckpointTask.sourceRecordsForGroup`.
 """
@@ -6,14 +6,21 @@ MirrorMaker 2 leaves them out, too. Source: `MirrorCheckpointTask.sourceRecordsF
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TypeVar
 
-from kafkalog.client.consumer.classic.protocol import MalformedMemberDataError
+from kafkalog.client.admin import Admin
+from kafkalog.client.admin.groups.descriptions import CommittedOffset, GroupDescription
+from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import GroupAuthorizationFailedError, KafkaError
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+Positions = dict[TopicPartition, CommittedOffset]
+PATIENCE_S = 10.0
+"""The time for which coordinators are asked. Other jobs wait that long for one that does not answer."""
 
 
 class Refusals:
@@ -27,32 +34,42 @@ class Refusals:
         text = f"{what}: {error.message if isinstance(error, KafkaError) else error}"
         if isinstance(error, GroupAuthorizationFailedError):
             text += f". The mirror needs {rights}"
-        if text not in self._said:
+        # How long and how often a coordinator was asked differs each time.
+        news = f"{what}: no answer" if isinstance(error, ClientTimeoutError) else text
+        if news not in self._said:
             logger.warning("%s", text)
-            self._said.add(text)
+            self._said.add(news)
 
 
 def ask_each(
-    groups: Iterable[str], ask: Callable[[Iterable[str]], dict[str, T]], refused: Callable[[str, Exception], None]
+    groups: Iterable[str],
+    ask: Callable[[Iterable[str]], Mapping[str, T | Exception]],
+    refused: Callable[[str, Exception], None],
 ) -> dict[str, T]:
-    """Ask for groups, for all at once if that is possible; leave out those that are refused.
+    """Ask for groups; leave out those that are refused, and those whose coordinator does not answer.
 
     Args:
         groups: Their names.
-        ask: Asks for several groups, and raises the first error.
+        ask: Asks for several groups, and returns for each what is found or an error.
         refused: Is called with each group that is left out, and its error.
 
     Raises:
         ClientError: The cluster cannot be asked.
     """
-    names = list(groups)
-    try:
-        return ask(names)
-    except (KafkaError, MalformedMemberDataError) as error:
-        if len(names) > 1:
-            # Halves find one group among many with few requests.
-            half = len(names) // 2
-            return ask_each(names[:half], ask, refused) | ask_each(names[half:], ask, refused)
-        for name in names:
-            refused(name, error)
-        return {}
+    found: dict[str, T] = {}
+    for name, outcome in ask(groups).items():
+        if isinstance(outcome, Exception):
+            refused(name, outcome)
+        else:
+            found[name] = outcome
+    return found
+
+
+def describing(admin: Admin) -> Callable[[Iterable[str]], Mapping[str, GroupDescription | Exception]]:
+    """Return what asks a cluster to describe groups, for `PATIENCE_S`."""
+    return partial(admin.groups.describe_groups_each, timeout=PATIENCE_S)
+
+
+def offsets_of(admin: Admin) -> Callable[[Iterable[str]], Mapping[str, Positions | Exception]]:
+    """Return what asks a cluster for the positions of groups, for `PATIENCE_S`."""
+    return partial(admin.groups.offsets_each, timeout=PATIENCE_S)

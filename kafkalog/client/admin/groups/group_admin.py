@@ -6,14 +6,15 @@ moved. Groups of both protocols are described alike: the classic one (JoinGroup,
 
 Where a call names several groups, partitions or members, each has an outcome of its own: None, or the error that the
 coordinator reports. Retriable errors are retried until `default.api.timeout.ms` is over; then the call raises
-ClientTimeoutError.
+ClientTimeoutError. All coordinators are asked at once, so one that does not answer holds up its own groups only.
 """
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from kafkalog.client.admin.connected import Connected
 from kafkalog.client.admin.every_broker import ask_every_broker
@@ -28,10 +29,12 @@ from kafkalog.client.admin.groups.descriptions import (
     of_next_generation,
 )
 from kafkalog.client.admin.groups.offsets import GroupOffsets
+from kafkalog.client.at_once import ask_at_once
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
+from kafkalog.client.consumer.classic.protocol import MalformedMemberDataError
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
-from kafkalog.client.errors import InvalidResponseError, is_retriable, left_out
+from kafkalog.client.errors import ClientTimeoutError, InvalidResponseError, is_retriable, left_out
 from kafkalog.client.metadata import Broker
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition
@@ -48,7 +51,7 @@ from kafkalog.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
 )
 from kafkalog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from kafkalog.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kafkalog.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from kafkalog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from kafkalog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kafkalog.protocol.messages.offset_delete import (
@@ -68,6 +71,7 @@ from kafkalog.protocol.wire.releases import (
 _REASON = "member was removed by an admin"
 
 Outcome: TypeAlias = KafkaError | None
+T = TypeVar("T")
 Ask: TypeAlias = Callable[[Broker, Sequence[str], float], Mapping[str, Any]]
 
 
@@ -118,8 +122,16 @@ class GroupAdmin(Connected):
             GroupAuthorizationFailedError: The client may not describe the group.
             KafkaError: The broker reports another error.
         """
-        found: dict[str, GroupDescription] = self._all(groups, self._describe)
-        return found
+        return _all(self.describe_groups_each(groups))
+
+    def describe_groups_each(
+        self, groups: Iterable[str], *, timeout: float | None = None
+    ) -> dict[str, GroupDescription | Exception]:
+        """Describe groups as `describe_groups` does; return for each its description or its error.
+
+        `timeout` is in seconds; it is `default.api.timeout.ms` unless given.
+        """
+        return self._outcomes(groups, self._describe, timeout)
 
     def offsets(
         self, groups: Iterable[str], *, require_stable: bool = False
@@ -132,6 +144,15 @@ class GroupAdmin(Connected):
             GroupAuthorizationFailedError: The client may not describe the group.
             KafkaError: The broker reports another error, or one of a partition; then it is the first.
         """
+        return _all(self.offsets_each(groups, require_stable=require_stable))
+
+    def offsets_each(
+        self, groups: Iterable[str], *, require_stable: bool = False, timeout: float | None = None
+    ) -> dict[str, dict[TopicPartition, CommittedOffset] | Exception]:
+        """Read what groups have committed as `offsets` does; return for each its offsets or its error.
+
+        `timeout` is in seconds; it is `default.api.timeout.ms` unless given.
+        """
 
         def ask(coordinator: Broker, names: Sequence[str], timeout: float) -> Mapping[str, Any]:
             try:
@@ -139,8 +160,7 @@ class GroupAdmin(Connected):
             except UnsupportedVersionError:
                 return self._fetch_single(coordinator, names, timeout, require_stable)
 
-        found: dict[str, dict[TopicPartition, CommittedOffset]] = self._all(groups, ask)
-        return found
+        return self._outcomes(groups, ask, timeout)
 
     # Changing
 
@@ -193,7 +213,11 @@ class GroupAdmin(Connected):
             )
             return {each.group_id: _outcome(each.error_code, f"group {each.group_id}") for each in response.results}
 
-        return self._outcomes(groups, ask)
+        outcomes = self._outcomes(groups, ask)
+        for outcome in outcomes.values():
+            if isinstance(outcome, ClientTimeoutError):
+                raise outcome
+        return outcomes
 
     def remove_members(
         self, group: str, members: Collection[MemberToRemove] | None = None, *, reason: str = ""
@@ -275,7 +299,7 @@ class GroupAdmin(Connected):
             )
             for group in response.groups:
                 error = _outcome(group.error_code, f"group {group.group_id}")
-                found[group.group_id] = of_classic(group, coordinator) if error is None else error
+                found[group.group_id] = _classic(group, coordinator) if error is None else error
         return found
 
     def _fetch_many(
@@ -308,33 +332,25 @@ class GroupAdmin(Connected):
 
     # Many groups, each from its own coordinator
 
-    def _all(self, groups: Iterable[str], ask: Ask) -> dict[str, Any]:
-        """Do as `_outcomes` does, but raise the first error."""
-        outcomes = self._outcomes(groups, ask)
-        for outcome in outcomes.values():
-            if isinstance(outcome, Exception):
-                raise outcome
-        return outcomes
-
-    def _outcomes(self, groups: Iterable[str], ask: Ask) -> dict[str, Any]:
-        """Call `ask` for all groups; return, in their order, its values and errors that are not retriable.
+    def _outcomes(self, groups: Iterable[str], ask: Ask, timeout: float | None = None) -> dict[str, Any]:
+        """Call `ask` for all groups; return, in their order, its values and errors.
 
         `ask` gets a coordinator, the groups that belong to it, and a timeout in seconds. Groups whose outcome is a
-        retriable error are asked for again, perhaps from another coordinator.
+        retriable error are asked for again, perhaps from another coordinator; in the end it is a ClientTimeoutError.
         """
         names = list(dict.fromkeys(groups))
-        retry = Retry(self._config)
+        retry = Retry(self._config, None if timeout is None else time.monotonic() + timeout)
         found: dict[str, Any] = {}
         while left := [name for name in names if name not in found]:
-            again: Exception | None = None
+            again: dict[str, Exception] = {}
             for name, outcome in self._ask(left, ask, retry).items():
                 if isinstance(outcome, Exception) and is_retriable(outcome):
-                    again = outcome
+                    again[name] = outcome
                     self._coordinators.notice(CoordinatorType.GROUP, name, outcome)
                 else:
                     found[name] = outcome
-            if again is not None:
-                retry.after(again)
+            if again:
+                found |= retry.after_each(again)
         return {name: found[name] for name in names}
 
     def _ask(self, names: Sequence[str], ask: Ask, retry: Retry) -> dict[str, Any]:
@@ -353,21 +369,42 @@ class GroupAdmin(Connected):
                 return dict.fromkeys(names, error)
             else:
                 of_coordinator[coordinator].append(name)
-        for coordinator, groups in of_coordinator.items():
-            try:
-                answers = ask(coordinator, groups, self._timeout(retry))
-            except Exception as error:
-                if not is_retriable(error):
-                    raise
-                answers = dict.fromkeys(groups, error)
-            for name in groups:
-                if name not in answers:
+        asked = ask_at_once(of_coordinator, lambda each: ask(each, of_coordinator[each], self._timeout(retry)))
+        for coordinator, answers in asked.items():
+            if isinstance(answers, Exception) and not is_retriable(answers):
+                raise answers
+            for name in of_coordinator[coordinator]:
+                if isinstance(answers, Exception):
+                    outcomes[name] = answers
+                elif name in answers:
+                    outcomes[name] = answers[name]
+                else:
                     raise InvalidResponseError(f"a request about group {name} was answered without it")
-                outcomes[name] = answers[name]
         return outcomes
 
     def _timeout(self, retry: Retry) -> float:
         return min(self._config.request_timeout, max(retry.left, 0.001))
+
+
+def _all(outcomes: Mapping[str, T | Exception]) -> dict[str, T]:
+    """Return what was found of each group.
+
+    Raises:
+        Exception: The first error.
+    """
+    found: dict[str, T] = {}
+    for name, outcome in outcomes.items():
+        if isinstance(outcome, Exception):
+            raise outcome
+        found[name] = outcome
+    return found
+
+
+def _classic(group: DescribedGroup, coordinator: Broker) -> GroupDescription | MalformedMemberDataError:
+    try:
+        return of_classic(group, coordinator)
+    except MalformedMemberDataError as error:
+        return error
 
 
 def _offsets(group: str, answer: Any) -> dict[TopicPartition, CommittedOffset] | KafkaError:
