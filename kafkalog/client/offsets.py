@@ -123,7 +123,9 @@ def ask_leaders(
         )
 
     def partitions_of(node_id: int) -> list[TopicPartition]:
-        return [TopicPartition(name, each.partition_index) for name, parts in by_leader[node_id].items() for each in parts]
+        return [
+            TopicPartition(name, each.partition_index) for name, parts in by_leader[node_id].items() for each in parts
+        ]
 
     def ask(node_id: int) -> Answers:
         asked = partitions_of(node_id)

@@ -86,7 +86,7 @@ class LeftOut:
         pause = self.damaged.hold(tp, offset, now)
         self._progress.held(tp, is_held=True)
         logger.warning(
-            "%s waits at offset %d of the source, and is tried again in %.0f s, because its leader does not answer: %s. "
+            "%s is held at offset %d of the source, because its leader does not answer, and tried again in %.0f s: %s. "
             "Others are mirrored",
             *(tp, offset, pause, error),
         )

@@ -1,4 +1,4 @@
-"""Look again at what a worker leaves out, in a thread of its own, so that a slow cluster does not hold up the copying."""
+"""Look again at what a worker leaves out, in a thread of its own: a slow cluster does not hold up the copying."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Collection
 from typing import NamedTuple, TypeGuard
 
+from kafkalog.client.errors import ClientError, is_retriable
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.mirror.copying.batching.batches import MirroredBatch
 from kafkalog.mirror.copying.held import HeldPartitions
@@ -53,7 +54,8 @@ class RefusedBatch(NamedTuple):
     next_offset: int
     joined: bool
     """True if it has several batches of the source."""
-    error: KafkaError
+    error: KafkaError | ClientError
+    """The target's error; or a passing one, while which the target does not take the batch."""
 
 
 class Undone(NamedTuple):
@@ -102,7 +104,15 @@ class RefusedBatches(HeldPartitions):
             logger.info("%s: batches from offset %d on are sent one by one: %s", tp, batch.offset, batch.error)
             return False
         pause = self.hold(tp, batch.offset, now, stopped=False)
-        what, name = _REMEDIES.get(batch.error.code, _ANY_REMEDY)
+        if is_retriable(batch.error) and not is_refusal(batch.error):
+            logger.warning(
+                "%s is held at offset %d of the source, because the target does not take the record batch there now, "
+                "and tried again in %.0f s: %s. Others are mirrored",
+                *(tp, batch.offset, pause, batch.error),
+            )
+            return True
+        code = batch.error.code if isinstance(batch.error, KafkaError) else ErrorCode.NONE
+        what, name = _REMEDIES.get(code, _ANY_REMEDY)
         is_copied = copied is not None and copied.allows(name.partition(" ")[0])
         where = f"{tp.topic} in the source, which is copied to {target}" if is_copied else f"{target} in the target"
         logger.warning(

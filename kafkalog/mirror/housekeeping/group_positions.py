@@ -20,7 +20,7 @@ from kafkalog.client.types import READ_COMMITTED, TopicPartition
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.housekeeping.checkpoints import Checkpoints
 from kafkalog.mirror.housekeeping.marks import Marks
-from kafkalog.mirror.housekeeping.refusals import Refusals, ask_each
+from kafkalog.mirror.housekeeping.refusals import Refusals, ask_each, describing, offsets_of
 from kafkalog.mirror.internal_topics.formats import Checkpoint
 from kafkalog.mirror.log_ends import log_ends
 from kafkalog.mirror.settings import MirrorSettings

@@ -10,7 +10,7 @@ import logging
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from kafkalog.client.at_once import ask_at_once
 from kafkalog.client.cluster import Cluster
@@ -38,9 +38,11 @@ MAX_REQUEST_BYTES = 1 << 20
 MAX_REQUEST_BATCHES = 500
 """The most batches of a partition in one request; brokers take a thousand."""
 DELIVERY_S = 120.0
-"""The time for which a batch is tried, as `delivery.timeout.ms` of producers."""
+"""The time for which batches are tried if all places fail, as `delivery.timeout.ms` of producers."""
+PATIENCE_S = 15.0
+"""The time for which places are tried that fail while others do not. An election may take as long."""
 ANSWER_S = 5.0
-"""The time for which leaders are asked where logs end. Other partitions wait that long for one that does not answer."""
+"""The time for which leaders are asked where logs end. Other places wait that long for one that does not answer."""
 STATED_SINCE = 9
 """Produce requests of this version can say where the log has to end."""
 _SEQUENCE_MASK = 0x7FFFFFFF
@@ -122,6 +124,11 @@ class Place:
         else:
             self.refused = RefusedBatch(first.base_offset, first.next_offset, False, error)
 
+    def give_up(self, error: KafkaError | ClientError) -> None:
+        """Note that the target does not take the first batch now: the owner is to read it again later."""
+        first = self.pending[0]
+        self.refused = RefusedBatch(first.base_offset, first.next_offset, False, error)
+
     def take_refused(self) -> RefusedBatch | None:
         """Return the refused batch, and give it up with those after it; None if there is none."""
         refused, self.refused = self.refused, None
@@ -149,6 +156,10 @@ class Place:
         self.end = end
 
 
+_Failed: TypeAlias = dict[Place, KafkaError | ClientError]
+"""The error of each place that is tried again."""
+
+
 class KeptSender:
     """Sends what waits for places, over connections of its own.
 
@@ -160,11 +171,15 @@ class KeptSender:
     def __init__(self, cluster: Cluster, producer_id: int) -> None:
         self._cluster = cluster
         self._producer_id = producer_id
+        self._given_up: set[Place] = set()
+        """Places of whose leaders nothing was heard since. They are not waited for again."""
 
     def deliver(self, places: Iterable[Place]) -> None:
         """Send all that waits, and wait until the target has it. It has only what is before a batch that it refuses.
 
-        While it is not known where the log of a place ends, nothing is sent there; the others go on.
+        All leaders are sent to at once. While it is not known where the log of a place ends, nothing is sent there. A
+        place that fails for `PATIENCE_S` is given up if others have not failed, as if the target refused its first
+        batch.
 
         Raises:
             KeepingError: The offsets cannot be kept.
@@ -175,23 +190,26 @@ class KeptSender:
         for place in left:
             # Others have been here before, as it turned out with batches before these.
             place.acknowledge(place.end)
-        left = [place for place in left if place.pending]
-        retry = self._cluster.retry(time.monotonic() + DELIVERY_S)
-        unknown: dict[Place, Exception] = {}
+        self._give_up(self._look_again([place for place in left if place in self._given_up]))
+        left = [place for place in left if place.is_ready]
+        retry, patience_ends = self._cluster.retry(time.monotonic() + DELIVERY_S), time.monotonic() + PATIENCE_S
+        count = len(left)
+        unknown: _Failed = {}
         while left:
-            failed = self._send([place for place in left if place not in unknown])
-            for place, error in failed.items():
-                logger.info("%s is tried again: %s", place.target, error)
-            unknown |= failed
-            if unknown:
-                errors = list(unknown.values())
+            failed = unknown | self._send([place for place in left if place not in unknown])
+            if failed:
+                for place, error in failed.items():
+                    logger.info("%s is tried again: %s", place.target, error)
+                errors = list(failed.values())
                 retry.after(next((each for each in errors if not is_retriable(each)), errors[0]))
-                unknown = self._look_again(list(unknown))
+                unknown = self._look_again(list(failed))
+                if len(failed) < count and time.monotonic() >= patience_ends:
+                    self._give_up(failed)
             left = [place for place in left if place.is_ready]
 
-    def _send(self, places: Sequence[Place]) -> dict[Place, Exception]:
+    def _send(self, places: Sequence[Place]) -> _Failed:
         """Send what waits to all leaders at once; return the places for which it failed."""
-        failed: dict[Place, Exception] = {}
+        failed: _Failed = {}
         by_leader: dict[int, list[Place]] = defaultdict(list)
         for place in places:
             try:
@@ -199,8 +217,8 @@ class KeptSender:
             except (KafkaError, ClientError) as error:
                 failed[place] = error
 
-        def to_leader(node_id: int) -> dict[Place, Exception]:
-            lacking: dict[Place, Exception] = {}
+        def to_leader(node_id: int) -> _Failed:
+            lacking: _Failed = {}
             while group := [each for each in by_leader[node_id] if each not in lacking and each.is_ready]:
                 lacking |= self._send_once(node_id, group)
             return lacking
@@ -216,7 +234,7 @@ class KeptSender:
             raise raised[0]
         return failed
 
-    def _send_once(self, node_id: int, group: Sequence[Place]) -> dict[Place, Exception]:
+    def _send_once(self, node_id: int, group: Sequence[Place]) -> _Failed:
         """Send one request to a leader; return the places for which it failed."""
         sent = {place: place.upto(MAX_REQUEST_BYTES) for place in group}
         request = self._request(sent)
@@ -256,21 +274,33 @@ class KeptSender:
             topic_data=[TopicProduceData(name=name, partition_data=parts) for name, parts in topics.items()],
         )
 
-    def _look_again(self, places: Sequence[Place]) -> dict[Place, Exception]:
+    def _give_up(self, failed: _Failed) -> None:
+        for place, error in failed.items():
+            if place.is_ready:
+                place.give_up(error)
+                self._given_up.add(place)
+
+    def _look_again(self, places: Sequence[Place]) -> _Failed:
         """Find out where the logs of places end; return those whose leaders do not tell it now, with the errors.
 
         Raises:
             KeepingError: A log does not end where it can go on.
+            KafkaError, ClientError: A leader refuses to tell it.
         """
+        if not places:
+            return {}
         self._cluster.forget({place.target.topic for place in places})
         asked = dict.fromkeys((place.target for place in places), LATEST)
         answers = ask_leaders(self._cluster, asked, READ_UNCOMMITTED, time.monotonic() + ANSWER_S)
-        unknown: dict[Place, Exception] = {}
+        unknown: _Failed = {}
         for place in places:
             answer = answers[place.target]
-            if isinstance(answer, Exception):
+            if isinstance(answer, KafkaError | ClientError) and is_retriable(answer):
                 unknown[place] = answer
+            elif isinstance(answer, Exception):
+                raise answer
             else:
+                self._given_up.discard(place)
                 place.acknowledge(answer.offset)
         return unknown
 
@@ -284,7 +314,9 @@ def _not_taken(group: Sequence[Place], node_id: int, error: UnsupportedVersionEr
     )
 
 
-def _settle(place: Place, batches: list[KeptBatch], answer: PartitionProduceResponse | None) -> Exception | None:
+def _settle(
+    place: Place, batches: list[KeptBatch], answer: PartitionProduceResponse | None
+) -> KafkaError | ClientError | None:
     """Take an answer over; return its error.
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -10,8 +11,8 @@ import pytest
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets, list_offsets_each
-from kafkalog.client.types import OffsetAndTimestamp, TopicPartition
+from kafkalog.client.offsets import EARLIEST, LATEST, ask_leaders, list_offsets, list_offsets_each
+from kafkalog.client.types import READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition
 from kafkalog.protocol.errors import UnknownServerError, UnknownTopicOrPartitionError, UnsupportedForMessageFormatError
 from kafkalog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -110,6 +111,32 @@ def test_leaders_are_asked_once_each_and_again_where_they_have_moved() -> None:
             partitions[2]: OffsetAndTimestamp(11, 5, -1),
         }
         assert (first.seen[ListOffsetsRequest], second.seen[ListOffsetsRequest]) == (2, 1)
+
+
+def test_a_leader_that_does_not_answer_holds_up_its_own_partitions_only() -> None:
+    other_is_asked = threading.Event()
+    answered: list[bool] = []
+
+    def silent(request: ListOffsetsRequest) -> Silence:
+        answered.append(other_is_asked.wait(20))
+        return Silence()
+
+    def of_second(request: ListOffsetsRequest) -> ListOffsetsResponse:
+        other_is_asked.set()
+        return answer(ListOffsetsPartitionResponse(partition_index=1, offset=11, timestamp=5))
+
+    with (
+        ScriptedBroker({ListOffsetsRequest: silent}) as first,
+        ScriptedBroker({ListOffsetsRequest: of_second}) as second,
+    ):
+        for broker in (first, second):
+            broker.handlers[MetadataRequest] = lambda _: metadata({1: first, 2: second}, {("t", 0): 1, ("t", 1): 2})
+        zero, one = TopicPartition("t", 0), TopicPartition("t", 1)
+        with Cluster(config_for(first)) as cluster:
+            found = ask_leaders(cluster, {zero: LATEST, one: LATEST}, READ_UNCOMMITTED, time.monotonic() + 1.0)
+        assert found[one] == OffsetAndTimestamp(11, 5, -1)
+        assert isinstance(found[zero], ClientTimeoutError)
+        assert answered == [True], "both are asked at once"
 
 
 @pytest.mark.parametrize(("code", "error"), [(6, ClientTimeoutError), (-1, UnknownServerError)])

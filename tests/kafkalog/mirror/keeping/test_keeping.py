@@ -11,7 +11,13 @@ from kafkalog.client.admin.configs import ConfigChange, ConfigOperation, ConfigR
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
-from kafkalog.client.types import READ_UNCOMMITTED, ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from kafkalog.client.types import (
+    READ_UNCOMMITTED,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
 from kafkalog.mirror.copying.positions.leaderless import LeaderlessPartitions
 from kafkalog.mirror.internal_topics.stored import returning_topics
 from kafkalog.mirror.keeping.errors import KeepingError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -237,6 +238,30 @@ def test_a_last_try_without_a_coordinator_does_not_hide_what_is_wrong(groups: Gr
         broker.handlers[FindCoordinatorRequest] = lambda request: Silence()
     with pytest.raises(ClientTimeoutError, match=r"before that: .*group b"):
         admin.offsets(["a", "b"])
+
+
+def test_a_coordinator_that_does_not_answer_holds_up_its_own_groups_only(groups: Groups, admin: GroupAdmin) -> None:
+    # They are connected first, which may take longer than the time-out on a slow machine.
+    admin.offsets(["a", "b"])
+    answered: list[bool] = []
+    other_is_asked = threading.Event()
+    first, second = (groups.brokers[number].handlers for number in (0, 1))
+    fetch = first[OffsetFetchRequest]
+
+    def after_the_other(request: Any) -> Answer:
+        answered.append(other_is_asked.wait(20))
+        return fetch(request)
+
+    def silent(request: Any) -> Answer:
+        other_is_asked.set()
+        return Silence()
+
+    first[OffsetFetchRequest], second[OffsetFetchRequest] = after_the_other, silent
+    found = admin.offsets_each(["a", "b", "c"], timeout=1.0)
+    assert list(found) == ["a", "b", "c"]
+    assert found["a"] == found["c"] == {T0: CommittedOffset(7, 3, "note")}
+    assert isinstance(found["b"], ClientTimeoutError)
+    assert answered == [True], "both are asked at once"
 
 
 def test_outcomes_of_deletion(groups: Groups, admin: GroupAdmin) -> None:

@@ -1,0 +1,87 @@
+"""Test that a leader of the target which does not answer holds up its own partitions only."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.keeping import sender
+from kafkalog.mirror.keeping.sender import KeptBatch, KeptSender, Place
+from kafkalog.protocol.messages.list_offsets import ListOffsetsRequest
+from kafkalog.protocol.messages.metadata import MetadataRequest
+from kafkalog.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kafkalog.records.batch import Record, encode_batch, read_header
+from tests.kafkalog.client.test_cluster import config_for
+from tests.support.scripted import ScriptedBroker, Silence, metadata
+
+DEAD, LIVE = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Leaders:
+    """Two leaders, of `DEAD` and of `LIVE`; `produced` counts the batches that the live one has taken."""
+
+    def __init__(self) -> None:
+        self.produced = 0
+        self.has_two = threading.Event()
+        self.waited: list[bool] = []
+        self.dead = ScriptedBroker({ProduceRequest: self._hang_up, ListOffsetsRequest: lambda _: Silence()})
+        self.live = ScriptedBroker({ProduceRequest: self._take})
+        for broker in (self.dead, self.live):
+            broker.handlers[MetadataRequest] = lambda _: metadata({0: self.dead, 1: self.live}, {DEAD: 0, LIVE: 1})
+
+    def _hang_up(self, request: ProduceRequest) -> None:
+        self.waited.append(self.has_two.wait(20))
+
+    def _take(self, request: ProduceRequest) -> ProduceResponse:
+        (topic,) = request.topic_data
+        (data,) = topic.partition_data
+        self.produced += 1
+        if self.produced == 2:
+            self.has_two.set()
+        taken = PartitionProduceResponse(index=data.index, base_offset=read_header(bytes(data.records)).base_sequence)
+        return ProduceResponse(responses=[TopicProduceResponse(name=topic.name, partition_responses=[taken])])
+
+
+@pytest.fixture
+def leaders(monkeypatch: pytest.MonkeyPatch) -> Iterator[Leaders]:
+    monkeypatch.setattr(sender, "ANSWER_S", 0.2)
+    monkeypatch.setattr(sender, "PATIENCE_S", 0.5)
+    leaders = Leaders()
+    with leaders.dead, leaders.live:
+        yield leaders
+
+
+def place(target: TopicPartition, *offsets: int) -> Place:
+    made = Place(target, False, offsets[0])
+    made.pending += [
+        KeptBatch(encode_batch([Record(0, 1000, None, b"v")], base_offset=0), offset, offset + 1) for offset in offsets
+    ]
+    return made
+
+
+def test_the_others_have_what_they_get(leaders: Leaders) -> None:
+    dead, live = place(DEAD, 5, 6), place(LIVE, 7, 8, 9)
+    with Cluster(config_for(leaders.live)) as cluster:
+        kept = KeptSender(cluster, 1)
+        kept.deliver([dead, live])
+        assert (live.end, len(live.pending), leaders.waited[0]) == (10, 0, True), "not one after the other"
+        refused = dead.take_refused()
+        assert refused is not None
+        assert (refused.offset, refused.next_offset, dead.end) == (5, 6, 5)
+        assert not dead.pending
+        # It is tried again, beside the other one.
+        dead.pending += place(DEAD, 5).pending
+        live.pending += place(LIVE, 10).pending
+        before = leaders.dead.seen[ProduceRequest]
+        kept.deliver([dead, live])
+        assert (live.end, leaders.dead.seen[ProduceRequest]) == (11, before), "nothing is sent to a dead leader"
+        assert dead.take_refused() is not None
