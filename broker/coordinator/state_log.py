@@ -288,7 +288,7 @@ class StateLog:
             now_ms = self._now_ms()
             codec = self._settings().codec
             kept = [Record(offset, now_ms, record.key, record.value) for offset, record in enumerate(records)]
-            if codec == Codec.NONE and _size(kept) > self.most_bytes(index):
+            if codec == Codec.NONE and size_of(kept) > self.most_bytes(index):
                 # Check this first: encoding a batch of 100 MB copies it.
                 raise MessageTooLargeError
             batch = encode_batch(
@@ -389,7 +389,8 @@ def read_batches(log: Log, piece_bytes: int) -> Iterator[list[StateBatch]]:
         yield batches
 
 
-def _size(records: Iterable[Record]) -> int:
+def size_of(records: Iterable[Record | StateRecord]) -> int:
+    """Return how many bytes keys and values have together."""
     return sum(len(record.key or b"") + len(record.value or b"") for record in records)
 
 

@@ -116,6 +116,7 @@ class TransactionCoordinator:
         self._active = True
         for index in range(self._log.partitions or 0):
             self.role_changed(index)
+        self._spawn(self._every(lambda: RETRY_LOAD_MS, self.load_again))
         self._spawn(self._every(lambda: self._settings().abort_interval_ms, self.abort_timed_out))
         self._spawn(self._every(lambda: self._settings().remove_expired_interval_ms, self.remove_expired))
 
@@ -452,11 +453,13 @@ class TransactionCoordinator:
 
     # -- time
 
-    async def abort_timed_out(self) -> None:
-        """Abort the transactions that are open for longer than their time-out, fencing their producers."""
-        # Try again what could not be loaded: no request may come for it.
+    async def load_again(self) -> None:
+        """Begin to load again what could not be loaded `RETRY_LOAD_MS` ago: no request may come for it."""
         for index in range(self._log.partitions or 0):
             self.role_changed(index)
+
+    async def abort_timed_out(self) -> None:
+        """Abort the transactions that are open for longer than their time-out, fencing their producers."""
         for transactions in list(self._partitions.values()):
             for machine in transactions.timed_out(self._now_ms()):
                 if not self._is_current(transactions):

@@ -38,6 +38,7 @@ from broker.coordinator.group.partition_groups import PartitionGroups
 from broker.coordinator.group.records import UnreadableRecordError
 from broker.coordinator.group.replay import Replay
 from broker.coordinator.group.service import GroupCoordinator
+from broker.coordinator.state_log import size_of
 from broker.metadata.cache import MetadataCache
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -268,6 +269,9 @@ class ConsumerGroups:
         leaving = {member.member_id for member in gone}
         if not can_downgrade(membership.group, leaving, self.config(group_id)):
             return False
+        left = len(membership.group.members) - len(leaving)
+        if left >= membership.too_many_to_be_classic:
+            return False
         try:
             classic = downgraded(
                 membership.group,
@@ -281,6 +285,9 @@ class ConsumerGroups:
             logger.warning("group %s cannot become a classic one: %s", group_id, error)
             return False
         records = [*membership.tombstones(group_id), classic.record()]
+        if size_of(records) > self._most_stored(group_id):
+            self._stay(membership, left)
+            return False
         logger.info("group %s becomes a classic one", group_id)
         membership.refuse(NotCoordinatorError())
         partition_groups.settle(group)
@@ -290,6 +297,9 @@ class ConsumerGroups:
                 return
             classic.unload()
             group.membership = membership
+            if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+                # They were compressed, so that their size was not known before.
+                self._stay(membership, left)
             membership.carry_on([each for each in classic.out if isinstance(each, Answer)])
 
         group.membership = classic
@@ -297,6 +307,15 @@ class ConsumerGroups:
         classic.take_over(now)
         partition_groups.settle(group)
         return True
+
+    def _stay(self, membership: ConsumerMembership, count: int) -> None:
+        """Note that a group of so many members cannot become classic, so that this is not tried for ever."""
+        membership.too_many_to_be_classic = count
+        logger.warning(
+            "group %s stays one of the consumer protocol, with %d members of the classic protocol: the records of the "
+            "classic group would be larger than __consumer_offsets takes. Set a larger max.message.bytes of that topic",
+            *(membership.group.group_id, count),
+        )
 
     def _membership(self, group: ConsumerGroup) -> ConsumerMembership:
         membership = ConsumerMembership(group, self._context)

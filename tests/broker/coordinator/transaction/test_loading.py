@@ -174,11 +174,11 @@ def test_a_decision_in_a_partition_that_could_not_be_loaded_is_carried_out_witho
         world.coordinator.start()
         await world.settled()
         world.log.broken = None
-        await world.coordinator.abort_timed_out()
+        await world.coordinator.load_again()
         await world.settled()
         assert not world.writes, "it is tried again after a pause"
         world.now += RETRY_LOAD_MS
-        await world.coordinator.abort_timed_out()
+        await world.coordinator.load_again()
         await world.settled()
         assert len(world.writes) == PARTITIONS
         await world.coordinator.stop()

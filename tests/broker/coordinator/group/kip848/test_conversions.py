@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from typing import Any
 
 import pytest
@@ -242,6 +243,27 @@ def test_a_downgrade_that_cannot_be_appended_is_undone(start: Start) -> None:
     assert group.heartbeat(LEAVE_EPOCH).error_code == ErrorCode.NONE
     assert group.kind == "classic"
     assert {kind for kind, _ in group.in_log} == {"classic"}
+    group.running.groups.stop()
+
+
+@pytest.mark.parametrize("codec", ["0", "1"], ids=["plain", "compressed"])
+def test_a_group_that_is_too_large_as_a_classic_one_stays(
+    start: Start, caplog: pytest.LogCaptureFixture, codec: str
+) -> None:
+    """Its members have a record each, but a classic group has one in all."""
+    group = Changing(start, offsets_topic_compression_codec=codec)
+    assert group.heartbeat(JOIN_EPOCH).error_code == NONE
+    chance = Random(7)
+    subscribed = [ConsumerSubscription(topics=["t"], user_data=chance.randbytes(600_000)) for _ in range(2)]
+    members = [group.join(encode_subscription(each)) for each in subscribed]
+    if codec == "1":
+        # How large the compressed record is turns out only when it is appended.
+        with pytest.raises(UnknownServerError):
+            group.heartbeat(LEAVE_EPOCH)
+    assert group.heartbeat(LEAVE_EPOCH).error_code == NONE
+    assert group.members == {member.member_id for member in members}
+    assert "group g stays one of the consumer protocol" in caplog.text
+    assert {kind for kind, _ in group.in_log} == {"consumer"}
     group.running.groups.stop()
 
 
