@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from broker.system.collector import Collector
@@ -80,12 +80,12 @@ class Turn:
         ended: turns that have ended so far.
     """
 
-    __slots__ = ("_began", "_collections", "_put_off", "_seconds", "_turns", "ended")
+    __slots__ = ("_began", "_collections", "_resume", "_seconds", "_turns", "ended")
 
     def __init__(self, turns: Turns, collections: FullCollections) -> None:
         self._turns = turns
         self._collections = collections
-        self._put_off: AbstractContextManager[None] | None = None
+        self._resume: Callable[[], None] | None = None
         self._seconds = turns.seconds
         self._began = self._seconds()
         self.ended = 0
@@ -100,18 +100,17 @@ class Turn:
         self._began = self._seconds()
 
     async def end(self) -> None:
-        if self._put_off is None:
-            self._put_off = self._collections.put_off()
-            self._put_off.__enter__()
+        if self._resume is None:
+            self._resume = self._collections.hold()
         self.ended += 1
         await self._turns.end()
         self.begin()
 
     def close(self) -> None:
         """Note that the request is served, or waits for something other than its turn."""
-        put_off, self._put_off = self._put_off, None
-        if put_off is not None:
-            put_off.__exit__(None, None, None)
+        resume, self._resume = self._resume, None
+        if resume is not None:
+            resume()
 
 
 class FullCollections:
@@ -130,6 +129,14 @@ class FullCollections:
     @contextmanager
     def put_off(self) -> Iterator[None]:
         """Put them off while a large request is served, but not for ever: it may wait for something."""
+        resume = self.hold()
+        try:
+            yield
+        finally:
+            resume()
+
+    def hold(self) -> Callable[[], None]:
+        """Put them off as `put_off` does, until the function that is returned is called."""
         loop = asyncio.get_running_loop()
         if not self._working:
             self._since = loop.time()
@@ -150,11 +157,12 @@ class FullCollections:
                     self._collector.resume_full()
 
         timer = loop.call_later(PUT_OFF_SECONDS, resume)
-        try:
-            yield
-        finally:
+
+        def end() -> None:
             timer.cancel()
             resume()
+
+        return end
 
 
 def release(value: Any) -> None:
