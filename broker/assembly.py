@@ -9,6 +9,7 @@ from broker.api.fetch.fetch_session import FetchSessionCache
 from broker.api.large import CHECKING_WORKERS, FullCollections, Lanes, Turns, release
 from broker.config.protocol_version import Feature
 from broker.config.server import BrokerConfig
+from broker.controller.auto_creation import AutoCreation
 from broker.controller.channel import LoneChannel
 from broker.controller.cluster.controller import ClusterController
 from broker.controller.cluster_topics import ClusterExecution
@@ -103,6 +104,7 @@ def assemble(
         metadata=cache,
         replicas=replicas,
         topics=topics,
+        auto_creation=AutoCreation(topics),
         configs=ConfigController(
             store, cache, replicas, config, broker_id, publisher.settled, has_groups=member is None
         ),

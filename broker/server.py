@@ -281,6 +281,7 @@ class Server:
         # It ends those that wait for the controller. A client may have given the rest days.
         await self.mode.stop()
         await self.dispatcher.end()
+        await self.broker.auto_creation.stop(SETTLE_S)
         await self.broker.groups.log.settle()
         await self.broker.transactions.stop()
         await self.broker.producer_ids.stop()

@@ -13,6 +13,7 @@ from broker.api.fetch.fetch_session import FetchSessionCache
 from broker.api.large import FullCollections, Lanes, Turn, Turns, release
 from broker.api.loop_time import LoopTime
 from broker.config.server import BrokerConfig
+from broker.controller.auto_creation import AutoCreation
 from broker.controller.cluster.controller import ClusterController
 from broker.controller.configs import ConfigController
 from broker.controller.producer_ids import ProducerIds
@@ -57,6 +58,7 @@ class Broker:
     """The cluster as this broker knows it: brokers, leaders, topics."""
     replicas: ReplicaManager
     topics: TopicController
+    auto_creation: AutoCreation
     configs: ConfigController
     producer_ids: ProducerIds
     quotas: ClientQuotas

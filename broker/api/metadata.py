@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import merge
@@ -13,7 +12,7 @@ from broker.api.context import Broker, Request
 from broker.api.errors import error_code
 from broker.api.explanations import explanation
 from broker.api.unknown_cluster import knows_cluster
-from broker.controller.decisions.planning import MAX_PARTITIONS_PER_REQUEST, NewTopic, check_topic_name
+from broker.controller.decisions.planning import MAX_PARTITIONS_PER_REQUEST, check_topic_name
 from broker.metadata.model import NO_LEADER, NO_TOPIC_ID, TopicState
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -141,23 +140,20 @@ async def _auto_create(request: Request, wanted: list[MetadataRequestTopic]) -> 
     In a cluster a new topic has no leaders yet, and the client asks again.
     """
     broker = request.broker
-    missing: dict[str, NewTopic] = {}
+    missing: dict[str, None] = {}
     async for asked in request.each(wanted):
         name = asked.name
         if name and broker.metadata.topic(name) is None and name not in INTERNAL_TOPICS and _is_legal(name):
-            missing[name] = NewTopic(name)
+            missing[name] = None
             if len(missing) == MAX_PARTITIONS_PER_REQUEST:
                 break
     if not missing:
         return {}
     # Created topics count for the quota, but metadata is never refused for it.
     mutations = request.mutations(strict_since=request.version + 1)
-    try:
-        async with asyncio.timeout(CREATION_S if broker.member is not None else None):
-            made = await broker.topics.create(missing.values(), admit=mutations.record, wait_ms=0)
-    except TimeoutError:
-        # Kafka's brokers do not wait for the controller's answer. The client asks again.
-        return dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    # Kafka's brokers do not wait for the controller's answer. The client asks again.
+    patience = CREATION_S if broker.member is not None else None
+    made = await broker.auto_creation.create(missing, mutations.record, patience)
     return {name: _code_of(result) for name, result in made.items()}
 
 

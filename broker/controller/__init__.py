@@ -6,6 +6,7 @@
 Services that commit decisions and carry them out:
 
 - `topics`         creates and deletes topics, and adds partitions
+- `auto_creation`  creates topics that clients ask about
 - `topic_execution`  what is done once a topic is created or deleted: on a lone broker, and the interface for a cluster
 - `cluster_topics`  the same in a cluster
 - `alterations`    the changes of IncrementalAlterConfigs to one resource
