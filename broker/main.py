@@ -24,7 +24,7 @@ from broker.metadata.model import MetadataError
 from broker.runtime import Runtime
 from broker.server import Server
 from broker.system import collector, compiler_pages
-from broker.system.announcing import announce
+from broker.system.announcing import announce, ready_line
 from broker.zookeeper.interface import ZooKeeperError
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.records.kernels import loader
@@ -104,7 +104,7 @@ async def _serve(config: BrokerConfig, ops: FileOps) -> None:
 
 def _tell_ready(server: Server) -> None:
     addresses = ", ".join(map(str, server.registration.endpoints))
-    announce(f"kafkalog broker {server.broker_id} is accepting connections on {addresses}")
+    announce(ready_line(server.broker_id) + addresses)
 
 
 def _load_kernels() -> None:

@@ -9,6 +9,11 @@ import sys
 logger = logging.getLogger(__name__)
 
 
+def ready_line(broker_id: int) -> str:
+    """Return how the line of a broker begins; its addresses follow."""
+    return f"kafkalog broker {broker_id} is accepting connections on "
+
+
 def announce(line: str) -> None:
     """Print a line on standard output; log it where that cannot be written, because the server serves all the same."""
     try:

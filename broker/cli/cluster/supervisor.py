@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 from broker.cli.cluster.description import (
@@ -33,6 +32,7 @@ from broker.cli.cluster.description import (
 from broker.cli.cluster.proxies import Proxies, Side
 from broker.cli.zookeeper.server import ZooKeeperServer, addresses
 from broker.net.sockets.free_ports import free_ports
+from broker.system.announcing import ready_line
 from kafkalog.cli.shared.child import end_with_parent
 
 POLL_S = 0.1
@@ -140,6 +140,8 @@ class Supervisor:
         entries = self._connected([BrokerEntry(index, port) for index, port in enumerate(ports, 1)], port)
         self.description = Description(0, f"{host}:{port}", entries)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._logged: dict[int, int] = {}
+        """The place in each broker's log where the messages of its present process begin."""
         try:
             with self._log("ZooKeeper").open("ab") as output:
                 self._zookeeper = ZooKeeperServer(java, jars, zookeeper, output, apart=True)
@@ -163,7 +165,7 @@ class Supervisor:
             self._launch(entry)
         self.description.save(self._directory)
         for entry in self.description.brokers:
-            self._wait_for(_name(entry), self._processes[entry.broker_id], partial(_accepts, entry.port))
+            self._wait_for_broker(entry)
 
     def watch(self) -> None:
         """Tell of brokers that end, and start those that are asked for; return if ZooKeeper ends."""
@@ -219,6 +221,7 @@ class Supervisor:
         for key, value in settings.items():
             line += ["--override", f"{key}={value}"]
         with self._log(_name(entry)).open("ab") as output:
+            self._logged[entry.broker_id] = output.tell()
             process = subprocess.Popen(
                 line,
                 stdin=subprocess.DEVNULL,
@@ -231,6 +234,22 @@ class Supervisor:
         self._processes[entry.broker_id] = process
         entry.pid = process.pid
         entry.starts += 1
+
+    def _wait_for_broker(self, entry: BrokerEntry) -> None:
+        """Wait until a broker says that it accepts connections: another program may listen at its port.
+
+        Raises:
+            ClusterFailedError: it has ended before that, or takes too long.
+        """
+        log = self._log(_name(entry))
+        ready = ready_line(entry.broker_id).encode()
+
+        def is_ready() -> bool:
+            with log.open("rb") as messages:
+                messages.seek(self._logged[entry.broker_id])
+                return any(line.startswith(ready) for line in messages)
+
+        self._wait_for(_name(entry), self._processes[entry.broker_id], is_ready)
 
     def _wait_for(self, name: str, process: subprocess.Popen[bytes], is_ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + self._ready_s
@@ -281,11 +300,3 @@ class Supervisor:
 
 def _name(entry: BrokerEntry) -> str:
     return f"broker {entry.broker_id}"
-
-
-def _accepts(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True

@@ -195,6 +195,23 @@ def test_a_process_that_never_serves_is_told(silent_java: str, tmp_path: Path) -
         supervisor.stop()
 
 
+def test_another_program_at_the_port_of_a_broker_is_not_taken_for_it(
+    processes: None, silent_java: str, tmp_path: Path
+) -> None:
+    zookeeper = {"clientPort": str(*choose_ports(0, 1))}
+    program = f"{silent_java}/bin/java"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        supervisor = Supervisor(tmp_path, [port], program, [], zookeeper, {}, print, ready_s=0.2)
+        try:
+            (entry,) = supervisor.description.brokers
+            supervisor._launch(entry)
+            with pytest.raises(ClusterFailedError, match=r"^broker 1 accepts no connections within 0\.2 s; .*r-1\.log"):
+                supervisor._wait_for_broker(entry)
+        finally:
+            supervisor.stop()
+
+
 def test_a_port_that_is_taken_is_told_before_anything_starts(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
