@@ -134,7 +134,7 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("max.connections", Type.INT, MAX_INT, "The largest number of connections, over all listeners. If brokers have a listener of their own, a connection of theirs beyond that closes the one of a client that was idle for longest.", at_least(0), _DYNAMIC),
         ConfigKey("max.connections.per.ip", Type.INT, MAX_INT, "The largest number of connections from one IP address.", at_least(0), _DYNAMIC),
         ConfigKey("max.connections.per.ip.overrides", Type.STRING, "", "Other largest numbers for some addresses, as host:count, separated by commas. A host is an IP address or a name, of which the first address counts.", check_connection_overrides, _DYNAMIC),
-        ConfigKey("max.connection.creation.rate", Type.INT, MAX_INT, "How many connections per second are accepted, over all listeners but one that brokers have of their own. Further ones wait.", at_least(1), _DYNAMIC),
+        ConfigKey("max.connection.creation.rate", Type.INT, MAX_INT, "How many connections per second are accepted, over all listeners but one that brokers have of their own. Further ones wait for a second at most, so that 0 allows about one a second.", at_least(0), _DYNAMIC),
         # Quotas
         ConfigKey("quota.window.num", Type.INT, 11, "The number of time windows over which a client's usage is averaged for quotas, including the current window.", at_least(1)),
         ConfigKey("quota.window.size.seconds", Type.INT, 1, "The length of each window of quota.window.num, in seconds.", at_least(1)),

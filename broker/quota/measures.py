@@ -70,7 +70,10 @@ class Rate:
         self.add(amount, now_ms)
         total, span_ms = self._total(now_ms)
         rate = total / span_ms * 1000
-        return 0 if rate <= limit else _milliseconds((rate - limit) / limit * span_ms)
+        if rate <= limit:
+            return 0
+        # With a limit of 0 any usage is too much for ever.
+        return _milliseconds((rate - limit) / limit * span_ms if limit else math.inf)
 
     def is_over(self, limit: float, now_ms: int) -> bool:
         return now_ms - self.last_ms >= self._window.span_ms

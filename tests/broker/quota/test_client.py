@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.config.server import BrokerConfig
 from broker.quota.client import SWEEP_AT_LEAST, ClientQuota, ClientQuotas, Kind, Mutations, Used
 from broker.quota.connections import ConnectionRates, canonical, is_address
 from broker.quota.entities import QuotaEntity
@@ -128,6 +129,15 @@ def test_connections_of_the_broker() -> None:
     rates = ConnectionRates(WINDOW)
     assert [rates.paused_ms(3, 0) for _ in range(30)] == [0] * 30
     assert 0 < rates.paused_ms(3, 0) <= 1000
+
+
+def test_a_rate_of_no_connections_puts_each_off() -> None:
+    """A pause lasts for one sample at most, as in Kafka."""
+    rates = ConnectionRates(WINDOW)
+    assert rates.paused_ms(0, 0) == 1000
+    rates.update({of(("ip", None)): {"connection_creation_rate": 0.0}}, {})
+    assert rates.refused_ms("1.2.3.4", 0) == 1000
+    assert BrokerConfig({"max.connection.creation.rate": "0"})["max.connection.creation.rate"] == 0
 
 
 def test_addresses() -> None:
