@@ -150,13 +150,23 @@ def _consequences(name: str, broker: str, config: BrokerConfig) -> Iterator[str]
         yield f"Until then what was read last is in force: {name}={SERVER_CONFIG[name].format(value)}"
     if name in config.lost:
         if name in TOPIC_CONFIG[MIN_INSYNC].synonyms:
-            yield f"Until then a produce with acks=all to topics without {MIN_INSYNC} needs all replicas in the ISR"
+            yield (
+                f"Until then a produce with acks=all to topics that do not set {MIN_INSYNC} needs all replicas in the "
+                "ISR"
+            )
         if name in TOPIC_CONFIG["cleanup.policy"].synonyms:
-            yield "Until then records of clients need a key in topics without cleanup.policy"
+            yield (
+                "Until then records of clients need a key in topics that do not set cleanup.policy, as compaction "
+                "requires it"
+            )
     if name not in config.unread:
         return
     for policy, keys in {"": ("cleanup.policy",), **REMOVAL_KEYS_OF}.items():
         for key in keys:
             if name in TOPIC_CONFIG[key].synonyms:
-                which = f"whose cleanup.policy has {policy} and that do not set {key}" if policy else f"without {key}"
+                which = (
+                    f"whose cleanup.policy has {policy} and that do not set {key}"
+                    if policy
+                    else f"that do not set {key}"
+                )
                 yield f"Until then no records are removed, by retention or by compaction, of topics {which}"

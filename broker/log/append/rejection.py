@@ -47,6 +47,8 @@ class RecordRules:
     """The partition's name, for messages."""
     stored_codec: str | None
     """The `compression.type` of a topic that stores v2, else None."""
+    is_policy_known: bool = True
+    """False if the topic's `cleanup.policy` cannot be read."""
 
     @classmethod
     def of(cls, config: LogConfig, now_ms: int, label: str, *, from_client: bool) -> RecordRules:
@@ -58,6 +60,7 @@ class RecordRules:
             min(now_ms + config.message_timestamp_after_max_ms, MAX_LONG) if by_producer else None,
             label,
             config.compression_type if config.message_format == MAGIC else None,
+            config.is_policy_known,
         )
 
     def takes_timestamp(self, timestamp: int, *, is_append_time: bool = False) -> bool:
@@ -91,6 +94,14 @@ class RecordRules:
                 return RejectedTimestampsError(self)
         return RejectedRecordsError(self) if lacks_key else None
 
+    def _lacking_key(self) -> str:
+        if self.is_policy_known:
+            return f"Compacted topic cannot accept message without key in topic partition {self.label}"
+        return (
+            f"The cleanup.policy of topic partition {self.label} cannot be read. Until the topic's cleanup.policy, or "
+            "the broker's log.cleanup.policy, is set anew, it cannot accept message without key"
+        )
+
     def record_errors(self, batch: memoryview, most: int) -> list[RecordError]:
         """Return the first `most` records of a whole and valid v2 `batch` that break a rule."""
         found: list[RecordError] = []
@@ -100,7 +111,7 @@ class RecordRules:
             if len(found) >= most:
                 break
             if self.require_keys and key_size < 0:
-                message = f"Compacted topic cannot accept message without key in topic partition {self.label}"
+                message = self._lacking_key()
             elif not self.takes_timestamp(timestamp, is_append_time=is_append_time):
                 message = (
                     self._wrong_type(header, index, key_size, value_size)

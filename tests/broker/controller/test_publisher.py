@@ -136,7 +136,7 @@ def test_topics_that_depend_on_what_of_a_broker_is_not_understood_keep_their_rec
         assert held() == {"compacted", "both"}
         await two.foreign(SetConfig(BROKER, "", {"log.cleanup.policy": "x"}))
         assert held() == {"t", "own"}
-        assert "of topics without cleanup.policy" in caplog.text
+        assert "of topics that do not set cleanup.policy" in caplog.text
 
     run(tmp_path, work)
 
@@ -181,8 +181,8 @@ def test_defaults_of_topics_that_were_never_read_are_the_strictest(
         partition, own = two.broker.replicas.require("t", 0), two.broker.replicas.require("own", 0)
         assert (partition.min_insync, partition.log.config.requires_keys) == (ALL_REPLICAS, True)
         assert (own.min_insync, own.log.config.requires_keys) == (1, False)
-        assert "topics without min.insync.replicas needs all replicas in the ISR" in caplog.text
-        assert "records of clients need a key in topics without cleanup.policy" in caplog.text
+        assert "topics that do not set min.insync.replicas needs all replicas in the ISR" in caplog.text
+        assert "records of clients need a key in topics that do not set cleanup.policy," in caplog.text
         await two.foreign(SetConfig(BROKER, "0", {"log.cleanup.policy": "delete", "min.insync.replicas": "3"}))
         assert (partition.min_insync, partition.log.config.requires_keys) == (3, False)
 

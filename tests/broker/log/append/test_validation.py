@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import lz4.frame
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.append.rejection import RejectedTimestampsError
+from broker.log.append.rejection import RecordRules, RejectedTimestampsError
 from broker.log.append.validation import TARGET_CODECS, Origin, prepare, prepare_ahead
 from broker.log.log_config import LOG_APPEND_TIME, MAX_LONG, LogConfig
 from kafkalog.protocol import errors
@@ -229,3 +231,13 @@ def test_recompressing_keeps_the_records_byte_for_byte(source: Codec, target: st
     section, start, end = records_section(out, 0, found)
     assert bytes(memoryview(section)[start:end]) == body
     assert found._replace(attributes=0, crc=0, batch_length=0) == header._replace(attributes=0, crc=0, batch_length=0)
+
+
+def test_a_record_without_key_is_told_that_the_policy_cannot_be_read() -> None:
+    batch = memoryview(encode_batch([Record(0, 1000, None, b"v")]))
+    config = replace(LogConfig(), is_policy_known=False)
+    (error,) = RecordRules.of(config, 1000, "t-0", from_client=True).record_errors(batch, 10)
+    assert error.message.startswith("The cleanup.policy of topic partition t-0 cannot be read.")
+    config = replace(LogConfig(), cleanup_policy=("compact",))
+    (error,) = RecordRules.of(config, 1000, "t-0", from_client=True).record_errors(batch, 10)
+    assert error.message == "Compacted topic cannot accept message without key in topic partition t-0"
