@@ -133,6 +133,9 @@ def test_a_leader_that_does_not_answer_holds_up_its_own_partitions_only() -> Non
             broker.handlers[MetadataRequest] = lambda _: metadata({1: first, 2: second}, {("t", 0): 1, ("t", 1): 2})
         zero, one = TopicPartition("t", 0), TopicPartition("t", 1)
         with Cluster(config_for(first)) as cluster:
+            # They are connected first, which may take longer than the time-out on a slow machine.
+            for node_id in (1, 2):
+                cluster.request_to(node_id, MetadataRequest(topics=[]))
             found = ask_leaders(cluster, {zero: LATEST, one: LATEST}, READ_UNCOMMITTED, time.monotonic() + 1.0)
         assert found[one] == OffsetAndTimestamp(11, 5, -1)
         assert isinstance(found[zero], ClientTimeoutError)
