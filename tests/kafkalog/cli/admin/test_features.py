@@ -95,7 +95,7 @@ def test_versions_of_metadata_are_those_of_kafka(version: str) -> None:
 
 
 @pytest.fixture
-def broker() -> Iterator[ScriptedBroker]:
+def controller() -> Iterator[ScriptedBroker]:
     server = ScriptedBroker({MetadataRequest: lambda request: metadata({1: server}, {})})
     server.handlers[ApiVersionsRequest] = lambda request: api_versions(UpdateFeaturesRequest)
     with server:
@@ -135,32 +135,34 @@ def result(request: UpdateFeaturesRequest, **refused: str) -> UpdateFeaturesResp
         ),
     ],
 )
-def test_changes(broker: ScriptedBroker, words: tuple[str, ...], sent: tuple[object, bool], lines: list[str]) -> None:
+def test_changes(
+    controller: ScriptedBroker, words: tuple[str, ...], sent: tuple[object, bool], lines: list[str]
+) -> None:
     seen: list[UpdateFeaturesRequest] = []
 
     def take(request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         seen.append(request)
         return result(request)
 
-    broker.handlers[UpdateFeaturesRequest] = take
-    assert call("features", words[0], "--bootstrap-server", broker.address, *words[1:]).out == lines
+    controller.handlers[UpdateFeaturesRequest] = take
+    assert call("features", words[0], "--bootstrap-server", controller.address, *words[1:]).out == lines
     (request,) = seen
     updates = [(each.feature, each.max_version_level, each.upgrade_type) for each in request.feature_updates]
     assert (updates, request.validate_only) == sent
 
 
-def test_changes_that_the_broker_refuses(broker: ScriptedBroker) -> None:
-    broker.handlers[UpdateFeaturesRequest] = lambda request: result(request, a="Too new.")
-    where = ("--bootstrap-server", broker.address)
+def test_changes_that_the_broker_refuses(controller: ScriptedBroker) -> None:
+    controller.handlers[UpdateFeaturesRequest] = lambda request: result(request, a="Too new.")
+    where = ("--bootstrap-server", controller.address)
     ended = call("features", "upgrade", *where, "--feature", "a=2", "--feature", "b=1", check=1)
     assert ended.out == ["Could not upgrade a to 2. Too new.", "b was upgraded to 1."]
     assert ended.err == "kafkalog: 1 out of 2 operation(s) failed.\n"
-    broker.handlers[UpdateFeaturesRequest] = lambda request: UpdateFeaturesResponse(error_code=31)
+    controller.handlers[UpdateFeaturesRequest] = lambda request: UpdateFeaturesResponse(error_code=31)
     ended = call("features", "disable", *where, "--feature", "a", "--dry-run", check=1)
     assert ended.out == [f"Can not disable a. {ClusterAuthorizationFailedError().message}"]
 
 
-def test_changes_at_a_controller_that_has_moved(broker: ScriptedBroker) -> None:
+def test_changes_at_a_controller_that_has_moved(controller: ScriptedBroker) -> None:
     moved = False
 
     def refuse_once(request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
@@ -170,8 +172,8 @@ def test_changes_at_a_controller_that_has_moved(broker: ScriptedBroker) -> None:
         moved = True
         return UpdateFeaturesResponse(error_code=41)
 
-    broker.handlers[UpdateFeaturesRequest] = refuse_once
-    where = ("--bootstrap-server", broker.address)
+    controller.handlers[UpdateFeaturesRequest] = refuse_once
+    where = ("--bootstrap-server", controller.address)
     assert call("features", "upgrade", *where, "--feature", "a=1").out == ["a was upgraded to 1."]
 
 
@@ -190,12 +192,12 @@ def test_options_that_are_refused(words: tuple[str, ...], told: str) -> None:
     assert told in call("features", words[0], "--bootstrap-server", "localhost:1", *words[1:], check=2).err
 
 
-def test_brokers_whose_features_do_not_change(broker: ScriptedBroker, broker_address: str) -> None:
+def test_brokers_whose_features_do_not_change(controller: ScriptedBroker, broker_address: str) -> None:
     ended = call("features", "upgrade", "--bootstrap-server", broker_address, "--feature", "a=1", check=1)
     assert "UPDATE_FEATURES" in ended.err
-    broker.handlers[ApiVersionsRequest] = lambda request: api_versions(UpdateFeaturesRequest, UPDATE_FEATURES=0)
-    broker.handlers[UpdateFeaturesRequest] = result
-    where = ("--bootstrap-server", broker.address, "--feature", "a=1")
+    controller.handlers[ApiVersionsRequest] = lambda request: api_versions(UpdateFeaturesRequest, UPDATE_FEATURES=0)
+    controller.handlers[UpdateFeaturesRequest] = result
+    where = ("--bootstrap-server", controller.address, "--feature", "a=1")
     assert call("features", "upgrade", *where).out == ["a was upgraded to 1."]
     ended = call("features", "downgrade", *where, check=1)
     assert "brokers before Kafka 3.3 only upgrade features" in ended.err
