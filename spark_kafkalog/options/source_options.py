@@ -86,6 +86,13 @@ _OPTIONS = (
     *_VALUE_OPTIONS,
 )
 
+_OF_GROUPS = frozenset(
+    {
+        *("group.instance.id", "group.protocol", "group.remote.assignor", "partition.assignment.strategy"),
+        *("session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "auto.commit.interval.ms"),
+    }
+)
+"""Properties of consumers that are members of a group."""
 REFUSED_PROPERTIES = {
     "auto.offset.reset": "Kafka option 'auto.offset.reset' is not supported. Instead set the source option "
     "'startingOffsets' to 'earliest' or 'latest' to specify where to start. Structured Streaming manages which "
@@ -325,5 +332,8 @@ def _warn_about_unknown(options: Mapping[str, str], client: ClientConfig, prefix
             meant = [option for option in _OPTIONS if option.lower() in close]
             hint = f"; did you mean {meant[0]}?" if meant else ""
             logger.warning("Option %s is not known and has no effect%s", name, hint)
-    for text in warnings_about(client.unknown.keys() - {"group.id", "client.rack"}, "Option", prefix):
+    unknown = client.unknown.keys() - {"group.id", "client.rack"}
+    if idle := ", ".join(f"{prefix}{name}" for name in sorted(unknown & _OF_GROUPS)):
+        logger.warning("without effect here: %s (no consumer group is joined)", idle)
+    for text in warnings_about(unknown - _OF_GROUPS, "Option", prefix):
         logger.warning("%s", text)

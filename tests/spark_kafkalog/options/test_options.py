@@ -279,6 +279,14 @@ def test_properties_of_java_are_told_in_one_warning(caplog: pytest.LogCaptureFix
     )
 
 
+def test_properties_of_group_members_are_told_in_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """They are no mistakes: queries over Spark's connector have them."""
+    parse(**{"kafka.session.timeout.ms": "6000", "kafka.max.poll.records": "1", "kafka.heartbeat.interval.ms": "100"})
+    assert [each.message for each in caplog.records] == [
+        "without effect here: kafka.heartbeat.interval.ms, kafka.session.timeout.ms (no consumer group is joined)"
+    ]
+
+
 def test_options_that_are_known_are_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
     parse(
         FAILONDATALOSS="false",
