@@ -35,5 +35,8 @@ def run_delete_offsets(arguments: argparse.Namespace) -> int:
         (*tp, "Successful" if error is None else f"Error: {error.code.message}")
         for tp, error in sorted(outcomes.items())
     ]
+    if not (arguments.json or any(outcomes.values())):
+        topics = ", ".join(arguments.topic)
+        print(f"Request succeed for deleting offsets with topic {topics} group {arguments.group}")
     show(COLUMNS, rows, as_json=arguments.json)
     return 1 if any(outcomes.values()) else 0

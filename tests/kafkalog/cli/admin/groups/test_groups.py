@@ -226,7 +226,8 @@ def test_offsets_are_deleted(groups: Groups, join: Join, topic: str) -> None:
     group = join(stays=False)
     groups("reset-offsets", "--group", group, "--topic", topic, "--to-offset", "5", "--execute")
     done = groups("delete-offsets", "--group", group, "--topic", f"{topic}:0,2")
-    assert [line.split() for line in done.out[1:3]] == [[topic, "0", "Successful"], [topic, "2", "Successful"]]
+    assert done.out[0] == f"Request succeed for deleting offsets with topic {topic}:0,2 group {group}"
+    assert [line.split() for line in done.out[2:4]] == [[topic, "0", "Successful"], [topic, "2", "Successful"]]
     assert offsets(groups, group) == {1: 5}
 
 
