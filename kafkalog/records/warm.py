@@ -71,7 +71,7 @@ def main(names: list[str]) -> int:
     """Make the files; return 0, 1 if that failed, or 2 for a group that does not exist."""
     unknown = [name for name in names if name not in GROUPS]
     if unknown:
-        print(f"there are no kernels {', '.join(unknown)}; there are {', '.join(GROUPS)}", file=sys.stderr)
+        print(f"there are no kernels {', '.join(unknown)}; their groups are {', '.join(GROUPS)}", file=sys.stderr)
         return 2
     started = time.monotonic()
     try:

@@ -266,7 +266,7 @@ class ConfigAdmin:
             known = self._cluster.metadata([], deadline=retry.deadline, refresh=True).brokers
             if int(resource.name) not in known:
                 there = ", ".join(map(str, sorted(known)))
-                logger.warning("there is no broker %s at present, but %s; trying again", resource.name, there)
+                logger.warning("there is no broker %s at present, only %s; trying again", resource.name, there)
             return retry.run(lambda: self._cluster.request_to(int(resource.name), request))
         if (node_id := self._node_id) is not None:
             return Retry(self._config).run(lambda: self._cluster.request_to(node_id, request))

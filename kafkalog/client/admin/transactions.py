@@ -288,7 +288,7 @@ class TransactionsAdmin(Connected):
         _raise(answer.error_code, f"listing the transactions of broker {node_id}")
         if answer.unknown_state_filters:
             known = ", ".join(state for state in TransactionState if state is not TransactionState.UNKNOWN)
-            raise ConfigError(f"no such states: {', '.join(answer.unknown_state_filters)}; there are {known}")
+            raise ConfigError(f"no such states: {', '.join(answer.unknown_state_filters)}; the states are {known}")
         return [
             TransactionListing(
                 each.transactional_id, node_id, each.producer_id, TransactionState.parse(each.transaction_state)

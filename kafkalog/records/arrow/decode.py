@@ -46,7 +46,7 @@ def arrow_schema(columns: Sequence[str]) -> pa.Schema:
 def _schema(columns: tuple[str, ...]) -> pa.Schema:
     for name in columns:
         if name not in TYPES:
-            raise ValueError(f"no column {name!r}; there are {', '.join(TYPES)}")
+            raise ValueError(f"no column {name!r}; the columns are {', '.join(TYPES)}")
     return pa.schema([pa.field(name, TYPES[name]) for name in columns])
 
 

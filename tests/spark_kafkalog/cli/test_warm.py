@@ -138,7 +138,7 @@ def test_the_module_makes_groups_by_name(
     told = capsys.readouterr()
     if "nothing" in names:
         assert (code, told.out) == (2, "")
-        assert told.err.startswith("there are no kernels nothing; there are ")
+        assert told.err.startswith("there are no kernels nothing; their groups are ")
         assert not list(tmp_path.iterdir())
     else:
         assert code == 0

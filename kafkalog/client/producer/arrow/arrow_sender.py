@@ -125,7 +125,7 @@ def _column(rows: Table, name: str) -> Any:
     places = rows.schema.get_all_field_indices(name)
     if len(places) != 1:
         have = ", ".join(rows.schema.names)
-        raise ValueError(f"{'no column' if not places else 'several columns'} {name!r}; there are {have}")
+        raise ValueError(f"{'no column' if not places else 'several columns'} {name!r}; the columns are {have}")
     return rows.column(places[0])
 
 

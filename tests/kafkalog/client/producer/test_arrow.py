@@ -119,7 +119,7 @@ def test_what_cannot_be_sent(broker_address: str, topic: str) -> None:
     good = pa.table({"value": ["x"], "n": [1], "minus": [-1], "large": [b"x" * 2_000_000], "far": [9]})
     with Producer({"bootstrap.servers": broker_address}) as producer:
         for error, match, columns in (
-            (ValueError, "no column 'v'; there are value", {"value": "v"}),
+            (ValueError, "no column 'v'; the columns are value", {"value": "v"}),
             (TypeError, "column 'n' is int64; keys and values", {"key": "n"}),
             (TypeError, "column 'value' is string; expected integers", {"partition": "value"}),
             (TypeError, "column 'value' is string; expected timestamps", {"timestamp": "value"}),
