@@ -20,7 +20,7 @@ from kafkalog.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kafkalog.records.batch import Record, encode_batch, read_header
-from tests.kafkalog.client.network.test_outage import config_for
+from tests.kafkalog.client.support import config_for
 from tests.support.scripted import ScriptedBroker, Silence, metadata
 
 DEAD, LIVE = TopicPartition("t", 0), TopicPartition("t", 1)
