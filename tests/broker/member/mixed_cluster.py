@@ -1,4 +1,4 @@
-"""A cluster of two Apache Kafka brokers, 1 and 2, and one of ours, 3, over one ZooKeeper."""
+"""A cluster of three brokers over one ZooKeeper: 1 is of Apache Kafka, 3 is ours, and 2 is of either side."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -20,8 +21,7 @@ from tests.support.broker_cluster import IDS, BrokerCluster, admin_client
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 
-OURS = 3
-THEIRS = (1, 2)
+THEIRS, OURS = 1, 3
 HEAP = ("-Xmx300M", "-Xms100M")
 SHARED = {
     "offsets.topic.replication.factor": "1",
@@ -35,52 +35,108 @@ SHARED = {
 }
 
 
+class Mix(NamedTuple):
+    """The brokers of a mixed cluster."""
+
+    release: str
+    """The release of Apache Kafka."""
+    protocol: str
+    """The `inter.broker.protocol.version` of all brokers."""
+    our_count: int = 1
+    """The number of our brokers."""
+
+
+AS_2_8, AS_3_9 = Mix(kafka.KAFKA_3, "2.8"), Mix(kafka.KAFKA_3, "3.9")
+MIXES = (AS_2_8, AS_3_9, AS_3_9._replace(our_count=2), Mix(kafka.KAFKA_2, "2.8"), Mix(kafka.KAFKA_2, "2.8", 2))
+
+
+def mixes(*usual: Mix) -> list[Any]:
+    """Return all mixes as parameters; those that are not usual are marked `exhaustive`."""
+    return [
+        pytest.param(
+            mix,
+            id=f"{mix.our_count}-of-ours-{mix.release}-as-{mix.protocol}",
+            marks=() if mix in usual else pytest.mark.exhaustive,
+        )
+        for mix in MIXES
+    ]
+
+
 class MixedCluster(BrokerCluster):
-    """See the module. The first broker to start, 1, is the controller.
+    """See the module. The first broker to start is the controller.
 
     Attributes:
+        mix: which brokers there are.
         ours: broker 3.
-        theirs: brokers 1 and 2.
+        theirs: the brokers of Apache Kafka by their ids: 1, and 2 unless that is ours.
+        all_ours: our brokers by their ids.
     """
 
-    def __init__(self, directory: Path, zookeeper: str, protocol: str) -> None:
-        settings = {**SHARED, "inter.broker.protocol.version": protocol}
+    def __init__(self, directory: Path, zookeeper: str, mix: Mix) -> None:
+        self.mix = mix
+        settings = {**SHARED, "inter.broker.protocol.version": mix.protocol}
         self.theirs = {
             number: ZooKeeperKafka(
-                kafka.KAFKA_3,
+                mix.release,
                 zookeeper,
                 directory=directory / str(number),
                 config={**settings, "broker.id": str(number)},
                 heap=HEAP,
             )
-            for number in THEIRS
+            for number in IDS[: -mix.our_count]
         }
         own = {
-            "broker.id": str(OURS),
             "zookeeper.connect": zookeeper,
             # Sooner than anybody needs outside of tests.
             "kafkalog.role.check.interval.ms": "3000",
         }
-        self.ours = KafkalogBroker(directory / str(OURS), {**settings, **own})
+        self.all_ours = {
+            number: KafkalogBroker(directory / str(number), {**settings, **own, "broker.id": str(number)})
+            for number in IDS[-mix.our_count :]
+        }
+        self.ours = self.all_ours[OURS]
         self._admins: dict[int, AdminClient] = {}
-        self.ours.address = f"127.0.0.1:{free_port()}"
+        for broker in self.all_ours.values():
+            broker.address = f"127.0.0.1:{free_port()}"
 
-    def start(self) -> None:
-        """Start all brokers; return when each knows of the others."""
-        self.theirs[1].start()
-        self.theirs[2].start(wait=False)
-        self.ours.start()
+    def start(self, controller: int = THEIRS) -> None:
+        """Start all brokers, the one that becomes the controller first; return when each knows of the others."""
+        if controller == THEIRS:
+            self.theirs[THEIRS].start()
+        else:
+            self.all_ours[controller].start()
+        for number, theirs in self.theirs.items():
+            if number != controller:
+                theirs.start(wait=False)
+        for number, ours in self.all_ours.items():
+            if number != controller:
+                ours.start()
         self.wait_alive()
+
+    def stop(self, broker: int) -> None:
+        """Stop a broker by SIGTERM."""
+        (self.theirs.get(broker) or self.all_ours[broker]).stop()
+
+    def kill(self, broker: int) -> None:
+        """Send SIGKILL to a broker if it runs."""
+        (self.theirs.get(broker) or self.all_ours[broker]).kill()
+
+    def restart(self, broker: int) -> None:
+        """Start a broker again that was stopped or killed; return when it responds."""
+        if broker in self.theirs:
+            self.theirs[broker].restart()
+        else:
+            self.all_ours[broker].start()
 
     @property
     def bootstrap(self) -> str:
-        return self.theirs[1].bootstrap
+        return self.theirs[THEIRS].bootstrap
 
     def address(self, broker: int) -> str:
-        return self.ours.address if broker == OURS else self.theirs[broker].bootstrap
+        return (self.theirs.get(broker) or self.all_ours[broker]).bootstrap
 
     def log_dir(self, broker: int) -> Path:
-        return self.ours.log_dir if broker == OURS else self.theirs[broker].log_dir
+        return (self.theirs.get(broker) or self.all_ours[broker]).log_dir
 
     def replicas(self, broker: int, topic: str, index: int) -> Iterable[Path]:
         return [self.log_dir(broker) / f"{topic}-{index}"]
@@ -200,14 +256,13 @@ class Writer:
 
 
 @contextmanager
-def mixed_cluster(directory: Path, protocol: str) -> Iterator[MixedCluster]:
-    """Run a cluster, whose processes all end with the block."""
+def mixed_cluster(directory: Path, mix: Mix, controller: int = THEIRS) -> Iterator[MixedCluster]:
+    """Run a cluster, whose processes all end with the block. `controller` starts first."""
     with ExitStack() as stack:
         zookeeper = stack.enter_context(ZooKeeper(kafka.KAFKA_3, directory / "zookeeper"))
         zookeeper.wait()
-        cluster = MixedCluster(directory, zookeeper.address, protocol)
-        for broker in cluster.theirs.values():
-            stack.callback(broker.kill)
-        stack.callback(cluster.ours.kill)
-        cluster.start()
+        cluster = MixedCluster(directory, zookeeper.address, mix)
+        for broker in IDS:
+            stack.callback(cluster.kill, broker)
+        cluster.start(controller)
         yield cluster

@@ -1,4 +1,4 @@
-"""A member beside two brokers of Apache Kafka 3.9, one of which is the controller.
+"""Members beside brokers of Apache Kafka, one of which is the controller.
 
 Each test leaves the cluster whole. Kafka's own tools are the judges where there is one.
 """
@@ -22,7 +22,7 @@ from kafkalog.protocol.messages.stop_replica import (
 from peers import require
 from peers.brokers import kafka
 from peers.brokers.kafka_tools import KafkaTools
-from tests.broker.member.mixed_cluster import OURS, MixedCluster, Writer, mixed_cluster
+from tests.broker.member.mixed_cluster import AS_2_8, AS_3_9, OURS, MixedCluster, Writer, mixed_cluster, mixes
 from tests.support.broker_cluster import IDS
 from tests.support.command import call
 from tests.support.waiting import wait_until
@@ -36,11 +36,11 @@ OURS_FIRST, THEIRS_FIRST = [3, 1, 2], [1, 3, 2]
 PAUSE_S = 0.002
 
 
-@pytest.fixture(scope="module", params=["2.8", "3.9"])
+@pytest.fixture(scope="module", params=mixes(AS_2_8, AS_3_9))
 def cluster(
     request: pytest.FixtureRequest, foreign_programs: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MixedCluster]:
-    require(kafka.missing(kafka.KAFKA_3))
+    require(kafka.missing(request.param.release))
     with mixed_cluster(tmp_path_factory.mktemp("cluster"), request.param) as running:
         yield running
 

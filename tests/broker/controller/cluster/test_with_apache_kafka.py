@@ -16,8 +16,7 @@ from broker.metadata.znodes import controller, paths
 from peers import require
 from peers.brokers import kafka
 from peers.brokers.kafka_tools import KafkaTools
-from peers.brokers.zookeeper import ZooKeeper
-from tests.broker.member.mixed_cluster import OURS, THEIRS, MixedCluster
+from tests.broker.member.mixed_cluster import AS_2_8, OURS, THEIRS, MixedCluster, mixed_cluster, mixes
 from tests.support.broker_cluster import IDS
 from tests.support.waiting import wait_until
 
@@ -63,35 +62,23 @@ class Judge:
         return {index: each.leader_id for index, each in self.cluster.partitions(topic, OURS).items()}
 
 
-@pytest.fixture(params=["2.8", pytest.param("3.9", marks=pytest.mark.exhaustive)])
+@pytest.fixture(params=mixes(AS_2_8))
 def judge(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Judge]:
-    require(kafka.missing(kafka.KAFKA_3))
+    require(kafka.missing(request.param.release))
     with ExitStack() as stack:
-        zookeeper = stack.enter_context(ZooKeeper(kafka.KAFKA_3, tmp_path / "zookeeper"))
-        zookeeper.wait()
-        cluster = MixedCluster(tmp_path, zookeeper.address, request.param)
-        cluster.ours.overrides["auto.leader.rebalance.enable"] = "false"
-        for broker in cluster.theirs.values():
-            stack.callback(broker.kill)
-        stack.callback(cluster.ours.kill)
-        client = KazooClient(zookeeper.address)
+        cluster = stack.enter_context(mixed_cluster(tmp_path, request.param, controller=OURS))
+        client = KazooClient(cluster.ours.overrides["zookeeper.connect"])
         client.start()
         stack.callback(client.close)
         stack.callback(client.stop)
-        # The first one to start is the controller.
-        cluster.ours.start()
-        for broker in cluster.theirs.values():
-            broker.start(wait=False)
         tools = stack.enter_context(KafkaTools(kafka.KAFKA_3))
         judge = Judge(cluster, tools, client)
-        wait_until(lambda: judge.controller() == OURS, "our broker is the controller")
-        cluster.wait_alive(IDS)
+        assert judge.controller() == OURS
         yield judge
 
 
 def test_our_controller_leads_brokers_of_apache_kafka(judge: Judge, tmp_path: Path) -> None:
-    cluster = judge.cluster
-    first, second = THEIRS
+    cluster, first, second = judge.cluster, THEIRS, 2
     judge.run(TOPICS, "--create", "--topic", "words", "--replica-assignment", "1:2:3,2:3:1,3:1:2")
     judge.run(TOPICS, "--create", "--topic", "pair", "--replica-assignment", "1:2")
     wait_in_sync(cluster, IDS)
@@ -106,16 +93,16 @@ def test_our_controller_leads_brokers_of_apache_kafka(judge: Judge, tmp_path: Pa
     writer.flush()
 
     # A broker dies: its partitions get other leaders.
-    cluster.theirs[second].kill()
+    cluster.kill(second)
     wait_in_sync(cluster, {first, OURS})
     cluster.wait_isr("pair", {first})
     assert judge.leaders("words")[1] == OURS
     for index in range(3):
         writer.send("words", [b"more"] * 50, index)
     writer.flush()
-    cluster.theirs[second].restart()
+    cluster.restart(second)
     wait_in_sync(cluster, IDS)
-    cluster.wait_isr("pair", THEIRS)
+    cluster.wait_isr("pair", {first, second})
 
     # Preferred leaders lead again when they are asked to.
     judge.run(ELECT, "--election-type", "preferred", "--all-topic-partitions")
@@ -134,15 +121,15 @@ def test_our_controller_leads_brokers_of_apache_kafka(judge: Judge, tmp_path: Pa
     wait_until(lambda: not (cluster.log_dir(first) / "pair-0").exists(), "the former replica is deleted")
 
     # A broker of Kafka shuts down in order: nobody waits for its session.
-    cluster.theirs[first].stop()
+    cluster.stop(first)
     assert first not in {each.leader_id for each in cluster.partitions("words", OURS).values()}
-    cluster.theirs[first].restart()
+    cluster.restart(first)
     wait_in_sync(cluster, IDS)
 
     # The office goes to Kafka and comes back.
     cluster.ours.stop()
-    wait_until(lambda: judge.controller() in THEIRS, "a broker of Kafka is the controller")
-    cluster.wait_isr("words", THEIRS, 0)
+    judge.make_controller(first)
+    cluster.wait_isr("words", {first, second}, 0)
     cluster.ours.start()
     cluster.wait_isr("words", IDS, 0)
     judge.run(TOPICS, "--create", "--topic", "theirs", "--replica-assignment", "3:1:2")

@@ -18,7 +18,7 @@ from kafkalog.protocol.messages.incremental_alter_configs import (
 )
 from peers import require
 from peers.brokers import kafka
-from tests.broker.member.mixed_cluster import OURS, MixedCluster, mixed_cluster
+from tests.broker.member.mixed_cluster import AS_3_9, OURS, MixedCluster, mixed_cluster
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror
 from tests.kafkalog.mirror.keeping.test_keeping import KEEP, same
 from tests.kafkalog.mirror.writing import make, transactions, write
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.exhaustive, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def target(foreign_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     require(kafka.missing(kafka.KAFKA_3))
-    with mixed_cluster(tmp_path_factory.mktemp("mixed"), "3.9") as cluster:
+    with mixed_cluster(tmp_path_factory.mktemp("mixed"), AS_3_9) as cluster:
         yield cluster
 
 
