@@ -165,7 +165,8 @@ class ErrorCode(IntEnum):
     @classmethod
     def of(cls, code: int) -> ErrorCode:
         """Return the code of a response; one that only newer brokers know is UNKNOWN_SERVER_ERROR."""
-        try:
-            return cls(code)
-        except ValueError:
-            return cls.UNKNOWN_SERVER_ERROR
+        # Each response has some codes, and a call of the class costs much more than a look into a dictionary.
+        return _BY_NUMBER.get(code, _UNKNOWN)
+
+
+_BY_NUMBER, _UNKNOWN = {int(each): each for each in ErrorCode}, ErrorCode.UNKNOWN_SERVER_ERROR
