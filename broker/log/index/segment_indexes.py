@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from broker.log.index.index_file import CorruptIndexError, IndexFile
 from broker.log.index.offset_index import OffsetIndex
-from broker.log.index.time_index import TimeIndex
+from broker.log.index.time_index import NO_TIMESTAMP, TimeIndex, read_last
 from broker.log.resources import LogResources
 from broker.log.segment.index_scan import IndexScan
 from broker.log.segment.segment_files import SegmentFiles
@@ -49,6 +49,16 @@ class SegmentIndexes:
             raise CorruptIndexError(f"{index.path}: last entry points past the log's {log_size} bytes")
         self.offset = index
         return index
+
+    def stated_largest(self) -> tuple[int, int]:
+        """Return the largest timestamp and its offset by the file of the time index; NO_TIMESTAMP if it has none.
+
+        It says nothing of an index that cannot be read, either.
+        """
+        try:
+            return read_last(self._files.path(names.TIME_INDEX), self._files.base_offset)
+        except (CorruptIndexError, OSError):
+            return NO_TIMESTAMP, self._files.base_offset
 
     def load_time(self, max_bytes: int) -> TimeIndex:
         """Load the time index.

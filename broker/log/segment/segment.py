@@ -75,8 +75,7 @@ class Segment:
         suffix: str = "",
     ) -> None:
         self.base_offset = base_offset
-        resources = resources or LogResources()
-        self._resources = resources
+        self._resources = resources = resources or LogResources()
         self._files = SegmentFiles(directory, base_offset, resources, suffix)
         self.indexes = SegmentIndexes(self._files, resources)
         self.writable = False
@@ -235,15 +234,20 @@ class Segment:
         """Write both indexes anew from a scan of the log, which is run if it was not, and trim them.
 
         Raises:
-            CorruptIndexError, RecordsError: the log is damaged; the entries up to there are in memory.
+            CorruptIndexError, RecordsError: the log is damaged; the entries up to there are in memory. The largest
+                timestamp stays as it was known: retention must not take the segment for an older one.
             OSError: the disk failed.
         """
         scan.run()
+        known = self.max_timestamp, self.max_timestamp_offset
+        if scan.error is not None and self.max_timestamp == UNKNOWN_TIMESTAMP:
+            known = self.indexes.stated_largest()
         index, time_index = self.reset_indexes()
         self.rebuilt = True
         index.extend(scan.offsets)
         time_index.extend(scan.times)
-        self.max_timestamp, self.max_timestamp_offset = scan.largest
+        largest = scan.largest if scan.error is None else max(scan.largest, known, key=lambda each: each[0])
+        self.max_timestamp, self.max_timestamp_offset = largest
         self.bytes_since_index, self._roll_timestamp = scan.since_entry, scan.first
         if scan.error is not None:
             raise scan.error
@@ -310,9 +314,8 @@ class Segment:
             OSError: the batch could not be written; the file has not changed.
             SegmentWriteError: the batch could not be written, and the file could not be cut back.
         """
-        position = self.size
         self.write(data)
-        self.note_batch(position, len(data), base_offset, last_offset, max_timestamp)
+        self.note_batch(self.size - len(data), len(data), base_offset, last_offset, max_timestamp)
 
     def write(self, data: memoryview) -> None:
         """Write whole batches at the end; the caller notes each. Raises as `append` does."""
@@ -355,8 +358,7 @@ class Segment:
 
     def _search(self, offset: int) -> int | None:
         """Search the index and the log; rebuild an index that does not fit the log, but only once."""
-        start = self.offset_index.lookup(offset)[1]
-        file = self.file
+        file, start = self.file, self.offset_index.lookup(offset)[1]
         try:
             found = find_batch(file.fd, start, self.size, offset)
             if self.fits(offset, start, found):
@@ -394,8 +396,7 @@ class Segment:
         position = self.position_of(offset)
         if position is None or position >= limit:
             return None
-        file = self._files.log
-        length = limit - position
+        file, length = self._files.log, limit - position
         if length > max_bytes:
             whole = batch_size(file.fd, position, limit)
             # A reader cannot use a part of the first batch: it would conclude that the batch is too large for it.
@@ -410,8 +411,7 @@ class Segment:
         """
         if self.size == 0:
             return self.base_offset
-        position = self.offset_index.last()[1]
-        file = self.file
+        file, position = self.file, self.offset_index.last()[1]
         end, following = last_end(file.fd, position, self.size, self.base_offset)
         if end != self.size:
             raise CorruptRecordError(f"{self.path(names.LOG)}: {self.size - end} bytes after the last whole batch")

@@ -15,6 +15,7 @@ from broker.log.log import Log
 from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
 from kafkalog.protocol.errors import KafkaStorageError
+from kafkalog.records.errors import RecordsError
 from kafkalog.storage import names
 from tests.broker.log.by_time import found_by_time
 from tests.broker.log.support import NOW, FaultyOps, batch, marker, open_log, stored
@@ -194,6 +195,30 @@ def test_an_index_that_lies_in_its_middle_is_found_out_by_the_log(
         assert stored(again, offset)[0].base_offset == offset
     assert path.read_bytes() == good or entry[:4] == bytes(4)
     assert (str(path) in caplog.text) == (path.read_bytes() == good)
+
+
+# -- the largest timestamp -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "in the time index"])
+def test_damage_that_a_rebuild_of_indexes_meets_makes_a_segment_no_older(tmp_path: Path, is_known: bool) -> None:
+    """Retention would remove it too early, with what can be read of it."""
+    log = filled(tmp_path)
+    log.close()
+    again = open_log(tmp_path, CONFIG, clean=True)
+    segment = again.segments[0]
+    expected = NOW + segment.size // BATCH - 1
+    if is_known:
+        assert segment.largest_timestamp() == expected
+    log_path = Path(segment.path(names.LOG))
+    data = bytearray(log_path.read_bytes())
+    # The magic of the third batch: no header can be read there.
+    data[2 * BATCH + 16] = 77
+    log_path.write_bytes(data)
+    Path(segment.path(names.INDEX)).unlink()
+    with pytest.raises(RecordsError):
+        segment.rebuild_indexes(segment.scan_log())
+    assert segment.largest_timestamp() == expected
 
 
 # -- small files ---------------------------------------------------------------------------------------------
