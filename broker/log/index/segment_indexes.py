@@ -9,11 +9,21 @@ from __future__ import annotations
 from broker.log.index.index_file import CorruptIndexError, IndexFile
 from broker.log.index.offset_index import OffsetIndex
 from broker.log.index.time_index import NO_TIMESTAMP, TimeIndex, read_last
+from broker.log.log_config import LogConfig
 from broker.log.resources import LogResources
+from broker.log.segment.batch_scan import headers
 from broker.log.segment.index_scan import IndexScan
 from broker.log.segment.segment_files import SegmentFiles
 from broker.system import page_cache
+from kafkalog.records.errors import RecordsError
 from kafkalog.storage import names
+
+CERTAIN_INTERVALS = 4
+"""An offset index without entries is damaged if a batch begins after so many times `index.interval.bytes`. Without
+entries, each look-up would walk over the whole log.
+"""
+MOST_CHECKED = 32 << 10
+"""It is not checked if `index.interval.bytes` is more than this, because the check walks over that part of the log."""
 
 
 class SegmentIndexes:
@@ -36,19 +46,37 @@ class SegmentIndexes:
         self.builds = 0
         self.scan: IndexScan | None = None
 
-    def load_offset(self, max_bytes: int, log_size: int) -> OffsetIndex:
+    def load_offset(self, config: LogConfig, log_size: int) -> OffsetIndex:
         """Load the offset index of a `.log` file of `log_size` bytes.
 
         Raises:
-            CorruptIndexError: it is damaged, or its last entry points past the end of the log.
+            CorruptIndexError: it is damaged, its last entry points past the end of the log, or it has lost all entries.
             FileNotFoundError: there is no file.
         """
-        index = self._new_offset(max_bytes)
+        index = self._new_offset(config.segment_index_bytes)
         index.load()
+        interval = config.index_interval_bytes
+        if index.entries == 0 and self._has_lost_entries(log_size, interval):
+            raise CorruptIndexError(f"{index.path}: no entries for a log of {log_size} bytes")
         if index.last()[1] >= max(log_size, 1):
             raise CorruptIndexError(f"{index.path}: last entry points past the log's {log_size} bytes")
         self.offset = index
         return index
+
+    def _has_lost_entries(self, log_size: int, interval: int) -> bool:
+        """Return whether the offset index of a `.log` file of `log_size` bytes cannot be empty.
+
+        The first batch that begins after `interval` bytes has an entry, or a later one if the log was truncated.
+        """
+        least = CERTAIN_INTERVALS * interval
+        if log_size <= least or interval > MOST_CHECKED:
+            return False
+        file = self._files.log
+        try:
+            return any(position > least for position, _ in headers(file.fd, 0, log_size))
+        except RecordsError:
+            # The scan of the log tells of the damage.
+            return True
 
     def stated_largest(self) -> tuple[int, int]:
         """Return the largest timestamp and its offset by the file of the time index; NO_TIMESTAMP if it has none.

@@ -111,11 +111,11 @@ def _missing_of_indexes(segment: Segment, *kinds: str) -> Step | None:
 
 def _load(segment: Segment, *kinds: str) -> None:
     """Load these indexes unless they are loaded. Raises as `SegmentIndexes.load_offset` and `load_time` do."""
-    indexes, max_bytes = segment.indexes, segment.config.segment_index_bytes
+    indexes, config = segment.indexes, segment.config
     if names.INDEX in kinds and indexes.offset is None:
-        indexes.load_offset(max_bytes, segment.size)
+        indexes.load_offset(config, segment.size)
     if names.TIME_INDEX in kinds and indexes.time is None:
-        indexes.load_time(max_bytes)
+        indexes.load_time(config.segment_index_bytes)
 
 
 def _scan(segment: Segment, reason: object) -> Step:

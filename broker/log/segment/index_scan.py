@@ -34,7 +34,7 @@ class IndexScan:
     Attributes:
         offsets: the entries of the offset index.
         times: the entries of the time index, without the closing one.
-        largest: the largest timestamp, and the last offset of its batch.
+        largest: the largest timestamp, and the last offset of its batch, or else the largest that an entry can hold.
         first: the largest timestamp of the first batch; None if there is no batch.
         since_entry: bytes of the batches after the last entry, with the batch to which it points.
         error: why the walk ended early; the entries up to there are right.
@@ -81,18 +81,20 @@ class IndexScan:
 
     def _walk(self) -> None:
         base, interval = self.base_offset, self._interval
+        # Entries can hold no later offset. Those that old brokers wrote are found without entries, by a walk from the
+        # last one, until the segment is split (`splitting`).
+        farthest = base + MAX_RELATIVE_OFFSET
         self._clear()
         newest = NO_TIMESTAMP
         for position, header in headers(self._file.fd, 0, self.size):
             last_offset = header.last_offset
             if header.max_timestamp > self.largest[0]:
-                self.largest = header.max_timestamp, last_offset
+                self.largest = header.max_timestamp, min(last_offset, farthest)
             if position == 0:
                 self.first = header.max_timestamp
-            if self.since_entry > interval:
-                for offset in (last_offset, self.largest[1]):
-                    if not 0 <= offset - base <= MAX_RELATIVE_OFFSET:
-                        raise CorruptIndexError(f"offset {offset} at position {position} cannot be relative to {base}")
+            if self.since_entry > interval and last_offset <= farthest:
+                if min(last_offset, self.largest[1]) < base:
+                    raise CorruptIndexError(f"offset {last_offset} at position {position} is before {base}")
                 self.offsets += OFFSET_ENTRY.pack(last_offset - base, position)
                 if self.largest[0] > newest:
                     newest, offset = self.largest

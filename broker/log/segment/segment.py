@@ -210,7 +210,7 @@ class Segment:
         if (index := self.indexes.offset) is not None:
             return index
         try:
-            return self.indexes.load_offset(self.config.segment_index_bytes, self.size)
+            return self.indexes.load_offset(self.config, self.size)
         except (CorruptIndexError, FileNotFoundError) as error:
             return self.rebuild_indexes(self.scan_log(error))[0]
 

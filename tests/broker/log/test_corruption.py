@@ -197,6 +197,37 @@ def test_an_index_that_lies_in_its_middle_is_found_out_by_the_log(
     assert (str(path) in caplog.text) == (path.read_bytes() == good)
 
 
+@pytest.mark.parametrize("cold", [False, True], ids=["read", "by a worker"])
+def test_an_index_that_has_lost_all_entries_is_built_anew(tmp_path: Path, cold: bool) -> None:
+    """Its size is valid. Without entries each look-up would walk over the whole segment, on the event loop."""
+    config = LogConfig(segment_bytes=1 << 20, index_interval_bytes=BATCH)
+    log = filled(tmp_path, config)
+    log.roll(NOW)
+    log.close()
+    path = Path(log.segments[0].path(names.INDEX))
+    good = path.read_bytes()
+    assert len(good) > 8 * 5
+    path.write_bytes(b"")
+    again = open_log(tmp_path, config, clean=True)
+    if cold:
+        step = again.missing(COUNT - 1, 100)
+        assert step is not None
+        step()
+        assert again.missing(COUNT - 1, 100) is None
+    assert stored(again, COUNT - 1)[0].base_offset == COUNT - 1
+    assert path.read_bytes() == good
+
+
+def test_an_index_of_a_segment_that_needs_no_entry_may_be_empty(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(index_interval_bytes=BATCH))
+    log.append_batch(batch(1, size=100 * BATCH), leader_epoch=0, now_ms=NOW)
+    log.roll(NOW)
+    log.close()
+    again = open_log(tmp_path, LogConfig(index_interval_bytes=BATCH), clean=True)
+    assert len(stored(again)) == 1
+    assert not again.segments[0].rebuilt
+
+
 # -- the largest timestamp -------------------------------------------------------------------------------------
 
 

@@ -81,6 +81,17 @@ def test_a_cleaning_splits_it_and_the_next_one_cleans_the_log(old: Path) -> None
     assert [offset for offset, _, _ in records_of(log)] == [FAR + 1, FAR + 2, END]
 
 
+@pytest.mark.parametrize("kind", [names.INDEX, names.TIME_INDEX])
+def test_its_indexes_can_be_rebuilt_as_long_as_it_is_not_split(old: Path, kind: str) -> None:
+    (old / names.segment_name(0, kind)).unlink()
+    log = opened(old, clean=True)
+    check_whole(log)
+    segment = log.segments[0]
+    assert segment.time_index.items() == [(NOW, 0)]
+    assert [offset for offset, _ in segment.offset_index.items()] == BASES[1:4]
+    assert (segment.rebuilt, segment.largest_timestamp()) == (True, NOW)
+
+
 def test_a_recovery_splits_it(old: Path) -> None:
     log = opened(old, clean=False)
     assert bases(log) == [*EXPECTED, END]
