@@ -2,7 +2,8 @@
 
 Each function returns one step without waiting for the disk: first an index file, then the part of the log to which the
 index leads. Let a worker do the step, and call the function again until it returns None. If an index is missing or
-damaged, or does not fit the log, a step walks over the whole log, and the next call writes both indexes anew.
+damaged, or does not fit the log, a step walks over the whole log, and the next call writes both indexes anew. That call
+walks over what was appended meanwhile, unless it is so much that a worker has to.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ def missing(segment: Segment, offset: int, max_bytes: int) -> Step | None:
         is_wrong = not segment.fits(offset, start, found)
         if found is not None and not is_wrong:
             segment.positions.note_found(offset, found[1])
-    if is_wrong and not segment.rebuilt and not segment.writable:
+    if is_wrong and not segment.rebuilt:
         return _scan(segment, misfit(segment.path(names.INDEX), offset, start))
-    # The read itself reports a damaged log, and builds a wrong index of the active segment anew.
+    # The read itself reports a damaged log.
     return None
 
 
@@ -93,11 +94,14 @@ def _missing_of_indexes(segment: Segment, *kinds: str) -> Step | None:
     """Return the next step before these indexes (`names.INDEX`, `TIME_INDEX`) can be searched; None if they can."""
     indexes = segment.indexes
     scan, indexes.scan = indexes.scan, None
-    # An append or a truncation may have come in between; it has loaded the indexes, and built them anew if it had to.
-    if scan is not None and (scan.builds, scan.size) == (indexes.builds, segment.size) and not segment.writable:
+    # An append may have come in between; it has loaded the indexes, and built them anew if it had to.
+    if scan is not None and scan.builds == indexes.builds:
+        if scan.done and segment.size - scan.size > SEARCH_BYTES:
+            scan.grow(segment.size)
         if not scan.done:
             indexes.scan = scan
             return scan.run
+        scan.grow(segment.size)
         segment.rebuild_indexes(scan)
     path = indexes.on_disk(*kinds)
     if path is not None:

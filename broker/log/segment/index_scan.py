@@ -1,7 +1,7 @@
 """A walk over the batches of a `.log` file that collects the entries of both indexes.
 
 The walk of a large segment takes seconds, so a worker can do it: the entries are gathered in memory, and the event loop
-writes them to the files afterwards (`Segment.rebuild_indexes`).
+writes them to the files afterwards (`Segment.rebuild_indexes`). What is appended meanwhile is walked over at the end.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class IndexScan:
         first: the largest timestamp of the first batch; None if there is no batch.
         since_entry: bytes of the batches after the last entry, with the batch to which it points.
         error: why the walk ended early; the entries up to there are right.
-        done: whether the walk has ended.
+        done: whether the walk has ended at `size`, or with an error.
     """
 
     __slots__ = (
-        "_file", "_interval", "_running", "base_offset", "builds", "done", "error", "first", "largest", "offsets",
-        "since_entry", "size", "times",
+        "_file", "_interval", "_newest", "_position", "_running", "base_offset", "builds", "done", "error", "first",
+        "largest", "offsets", "since_entry", "size", "times",
     )  # fmt: skip
 
     def __init__(self, file: SegmentFile, base_offset: int, size: int, interval: int, builds: int) -> None:
@@ -63,6 +63,15 @@ class IndexScan:
         self.largest = NO_TIMESTAMP, self.base_offset
         self.first: int | None = None
         self.since_entry = 0
+        self._newest = NO_TIMESTAMP
+        """The timestamp of the last entry of the time index."""
+        self._position = 0
+        """The position up to which batches have been walked over."""
+
+    def grow(self, size: int) -> None:
+        """Let the next `run` go on to `size`. Do not call it while one is under way."""
+        if self.error is None and size > self.size:
+            self.size, self.done = size, False
 
     def run(self) -> None:
         """Walk over the batches, unless that was done. It blocks; call it on any thread.
@@ -77,6 +86,9 @@ class IndexScan:
                 self._walk()
             except (RecordsError, CorruptIndexError) as error:
                 self.error = error
+            except OSError:
+                self._clear()
+                raise
             self.done = True
 
     def _walk(self) -> None:
@@ -84,9 +96,7 @@ class IndexScan:
         # Entries can hold no later offset. Those that old brokers wrote are found without entries, by a walk from the
         # last one, until the segment is split (`splitting`).
         farthest = base + MAX_RELATIVE_OFFSET
-        self._clear()
-        newest = NO_TIMESTAMP
-        for position, header in headers(self._file.fd, 0, self.size):
+        for position, header in headers(self._file.fd, self._position, self.size):
             last_offset = header.last_offset
             if header.max_timestamp > self.largest[0]:
                 self.largest = header.max_timestamp, min(last_offset, farthest)
@@ -96,8 +106,9 @@ class IndexScan:
                 if min(last_offset, self.largest[1]) < base:
                     raise CorruptIndexError(f"offset {last_offset} at position {position} is before {base}")
                 self.offsets += OFFSET_ENTRY.pack(last_offset - base, position)
-                if self.largest[0] > newest:
-                    newest, offset = self.largest
-                    self.times += TIME_ENTRY.pack(newest, offset - base)
+                if self.largest[0] > self._newest:
+                    self._newest, offset = self.largest
+                    self.times += TIME_ENTRY.pack(self._newest, offset - base)
                 self.since_entry = 0
             self.since_entry += header.size
+            self._position = position + header.size

@@ -461,10 +461,10 @@ class Segment:
     def cut(self, position: int) -> None:
         """Cut the `.log` file at `position`, on the device too; the caller cuts the indexes.
 
-        The cut is forced at once, because the bytes must not come back after what is appended next.
+        It is forced at once: the bytes must not come back after what is appended next. A scan for indexes is given up.
         """
         if position < self.size:
-            file = self.file
+            file, self.indexes.scan = self.file, None
             self._resources.ops.ftruncate(file.fd, position)
             self.size = position
             self._resources.ops.fsync(file.fd)

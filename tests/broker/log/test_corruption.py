@@ -14,9 +14,11 @@ from broker.log.directories.log_dir import LogDirUnusableError
 from broker.log.log import Log
 from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
+from broker.log.read import cold_reads
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.records.errors import RecordsError
 from kafkalog.storage import names
+from kafkalog.storage.index_entries import OFFSET_ENTRY
 from tests.broker.log.by_time import found_by_time
 from tests.broker.log.support import NOW, FaultyOps, batch, marker, open_log, stored
 
@@ -226,6 +228,66 @@ def test_an_index_of_a_segment_that_needs_no_entry_may_be_empty(tmp_path: Path) 
     again = open_log(tmp_path, LogConfig(index_interval_bytes=BATCH), clean=True)
     assert len(stored(again)) == 1
     assert not again.segments[0].rebuilt
+
+
+def lied_to(directory: Path, config: LogConfig) -> Log:
+    """Return a log whose active segment has an index that leads look-ups of early offsets to its end."""
+    log = filled(directory, config)
+    log.close()
+    path = Path(log.active_segment.path(names.INDEX))
+    good = path.read_bytes()
+    path.write_bytes(OFFSET_ENTRY.pack(1, (COUNT - 2) * BATCH) * 2 + good[16:])
+    return open_log(directory, config, clean=True)
+
+
+def append_one(log: Log) -> None:
+    batch_of_next = batch((b"%050d" % log.log_end_offset,), timestamp=NOW + log.log_end_offset)
+    log.append_batch(batch_of_next, leader_epoch=0, now_ms=NOW)
+
+
+@pytest.mark.parametrize("much", [False, True], ids=["little is appended meanwhile", "much is appended meanwhile"])
+def test_a_wrong_index_of_the_active_segment_is_rebuilt_by_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, much: bool
+) -> None:
+    """The scan of the log takes seconds for a large segment. What is appended meanwhile is not lost to the index."""
+    if much:
+        monkeypatch.setattr(cold_reads, "SEARCH_BYTES", 3 * BATCH)
+    log = lied_to(tmp_path, LogConfig(index_interval_bytes=BATCH))
+    append_one(log)
+    assert log.active_segment.writable
+    steps = 0
+    while (step := log.missing(2, 100)) is not None:
+        steps += 1
+        step()
+        for _ in range(5 if steps == 1 else 1):
+            append_one(log)
+    assert steps == 1 + much
+    assert log.active_segment.rebuilt
+    append_one(log)
+    is_what_was_written(log)
+    assert stored(log, 2)[0].base_offset == 2
+    log.close()
+    count = log.log_end_offset
+    path = Path(log.active_segment.path(names.INDEX))
+    found = path.read_bytes()
+    path.unlink()
+    again = open_log(tmp_path, LogConfig(index_interval_bytes=BATCH), clean=True)
+    assert [row.base_offset for row in stored(again, 0)] == list(range(count))
+    assert path.read_bytes()[:-16] in found
+
+
+def test_a_scan_of_a_log_that_is_truncated_meanwhile_is_given_up(tmp_path: Path) -> None:
+    log = lied_to(tmp_path, LogConfig(index_interval_bytes=BATCH))
+    step = log.missing(2, 100)
+    assert step is not None
+    step()
+    log.truncate_to(COUNT // 2, now_ms=NOW)
+    while log.log_end_offset < COUNT + 5:
+        append_one(log)
+    while (step := log.missing(2, 100)) is not None:
+        step()
+    assert [row.base_offset for row in stored(log, 0)] == list(range(COUNT + 5))
+    is_what_was_written(log)
 
 
 # -- the largest timestamp -------------------------------------------------------------------------------------
