@@ -201,7 +201,7 @@ def test_a_registry_that_fails_for_a_while(registry: RegistryServer) -> None:
     found = client.by_id(1)
     assert found is not None
     assert json.loads(found.text) == SIMPLE
-    assert pauses == [0.1, 0.2, 0.4]
+    assert pauses == [pytest.approx(each, rel=0.2) for each in (0.1, 0.2, 0.4)]
     registry.failures[:] = [500] * 4
     with pytest.raises(SchemaRegistryError, match=f"{registry.url}/schemas/ids/1 answered 500"):
         client.by_id(1)
@@ -209,8 +209,8 @@ def test_a_registry_that_fails_for_a_while(registry: RegistryServer) -> None:
     patient = SchemaRegistry(RegistryConfig((registry.url,), retries=15), pauses.append)
     registry.failures[:] = [500] * 15
     assert patient.by_id(1) is not None
-    assert pauses[4:8] == [1.6, 3.2, 5.0, 5.0]
-    assert max(pauses) == 5.0
+    assert pauses[4:8] == [pytest.approx(each, rel=0.2) for each in (1.6, 3.2, 5.0, 5.0)]
+    assert max(pauses) <= 5.0
     assert client.by_id(99) is None
     assert client.latest("nobody") is None
 
