@@ -194,14 +194,15 @@ def test_an_end_before_what_was_read_is_confirmed_once() -> None:
 
 
 def test_warnings_name_what_is_in_doubt(caplog: pytest.LogCaptureFixture) -> None:
-    next(found(Lagging(Told(2, end=3), Told(2)), read(*BOTH)))
-    assert "lie before what is known (known offset, end): t-0: 5, 3; t-1: 5, 3" in caplog.text
-    caplog.clear()
-    next(found(Lagging(Told(1), Told(2)), read(*BOTH)))
-    assert "so they are asked again: partition t-1\n" in caplog.text
-    caplog.clear()
-    next(found(Lagging(Told(2, NEW), Told(2)), read(*BOTH)))
-    assert f"so they are asked again: topic t has the id {topic_mark(NEW)} now\n" in caplog.text
+    for lagging, told in (
+        (Lagging(Told(2, end=3), Told(2)), "lie before what is known (known offset, end): t-0: 5, 3; t-1: 5, 3"),
+        (Lagging(Told(1), Told(2)), "so they are asked again: partition t-1"),
+        (Lagging(Told(2, NEW), Told(2)), f"so they are asked again: topic t has the id {topic_mark(NEW)} now"),
+    ):
+        caplog.clear()
+        next(found(lagging, read(*BOTH)))
+        # Of the messages only: PySpark's loggers may have given pytest's handlers a format of their own.
+        assert any(message.endswith(told) for message in caplog.messages), told
 
 
 def test_a_topic_that_the_options_no_longer_name() -> None:
