@@ -15,7 +15,6 @@ What all of them use:
 - `metadata`             brokers, topics and leaders as values
 - `network`              connections to brokers, and what is logged while no broker answers
 - `security`             TLS and logins, from the client's properties
-- `at_once`              asks several brokers at once
 - `coordinators`         the brokers that coordinate groups and transactions
 - `offsets`              the first offset, the last one, or that of a timestamp (ListOffsets)
 - `outcomes`             asks the leaders of partitions until each partition has a value or an error
@@ -24,9 +23,6 @@ What all of them use:
 - `forks`                keeps a forked process from using the clients of the other one
 - `retry`                tries again until a deadline; `backoff` has the pauses
 - `closing`              closes at the end of a `with` block
-
-Functions of values, for tools that work with groups: `lag` how far a group is behind, `offset_reset` where its offsets
-are moved to.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from kafkalog.client.at_once import ask_at_once
+from kafkalog.client.network.at_once import ask_at_once
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, KafkaError, about, is_retriable
 from kafkalog.client.offsets import LATEST, ask_leaders

@@ -24,7 +24,7 @@ from kafkalog.cli.shared.client_options import add_action, complain, reporting
 if TYPE_CHECKING:
     from kafkalog.client.admin.groups.descriptions import GroupDescription
     from kafkalog.client.admin.groups.group_admin import GroupAdmin
-    from kafkalog.client.lag import PartitionLag
+    from kafkalog.client.admin.groups.lag import PartitionLag
     from kafkalog.client.types import TopicPartition
 
 EXAMPLES = """\
@@ -94,7 +94,7 @@ _Table: TypeAlias = tuple[list[Column], list[tuple[Any, ...]]]
 
 def _all_lags(admin: GroupAdmin, groups: Mapping[str, GroupDescription]) -> dict[str, list[PartitionLag]]:
     """Return the lags of all groups; end offsets that several of them need are requested once."""
-    from kafkalog.client.lag import lags
+    from kafkalog.client.admin.groups.lag import lags
 
     committed = admin.offsets(groups)
     wanted = {tp for offsets in committed.values() for tp in offsets}

@@ -32,7 +32,7 @@ from kafkalog.cli.shared.client_options import (
 
 if TYPE_CHECKING:
     from kafkalog.client.admin.groups.group_admin import GroupAdmin
-    from kafkalog.client.offset_reset import Plan, Rule
+    from kafkalog.client.admin.groups.offset_reset import Plan, Rule
     from kafkalog.client.types import TopicPartition
 
     Offsets: TypeAlias = Mapping[TopicPartition, int]
@@ -125,7 +125,7 @@ def _rules(arguments: argparse.Namespace) -> Rule | dict[str, Rule]:
     Raises:
         UsageError: The file cannot be read or is invalid, or the text is no point in time or no duration.
     """
-    from kafkalog.client.offset_reset import ShiftBy, To, ToOffset, ToPlan, ToTimestamp
+    from kafkalog.client.admin.groups.offset_reset import ShiftBy, To, ToOffset, ToPlan, ToTimestamp
 
     try:
         if arguments.from_file is not None:
@@ -169,7 +169,7 @@ def _plan(
     arguments: argparse.Namespace,
 ) -> Plan | None:
     """Return the new offsets of a group; None after printing why there are none."""
-    from kafkalog.client.offset_reset import LogRange, ResetError, ToPlan, ToTimestamp, plan_reset
+    from kafkalog.client.admin.groups.offset_reset import LogRange, ResetError, ToPlan, ToTimestamp, plan_reset
     from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
 
     rule = rules.get(group) if isinstance(rules, dict) else rules

@@ -29,7 +29,7 @@ from kafkalog.client.admin.groups.descriptions import (
     of_next_generation,
 )
 from kafkalog.client.admin.groups.offsets import GroupOffsets
-from kafkalog.client.at_once import ask_at_once
+from kafkalog.client.network.at_once import ask_at_once
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer.classic.protocol import MalformedMemberDataError

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.client.admin.groups.descriptions import CLASSIC_TYPE, CommittedOffset, GroupDescription, GroupMember
-from kafkalog.client.lag import PartitionLag, lags
+from kafkalog.client.admin.groups.lag import PartitionLag, lags
 from kafkalog.client.metadata import Broker
 from kafkalog.client.types import TopicPartition
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.client.offset_reset import (
+from kafkalog.client.admin.groups.offset_reset import (
     LogRange,
     Plan,
     ResetError,
