@@ -322,6 +322,14 @@ class StateLog:
         # The size of a compressed batch is known only once it is compressed.
         return config.max_message_bytes if self._settings().codec == Codec.NONE else MOST_COMPRESSED
 
+    def largest_batch(self, index: int) -> int:
+        """Return the `max.message.bytes` of a partition, for the whole batch as it is stored.
+
+        Raises:
+            NotLeaderOrFollowerError, UnknownTopicOrPartitionError: the partition is not led here.
+        """
+        return self._replicas.require(self._name, index).log.config.max_message_bytes
+
     def acknowledged(self, written: Appended, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> asyncio.Future[int]:
         """Return a future of the last offset of the written batch, done once that is replicated, maybe already.
 

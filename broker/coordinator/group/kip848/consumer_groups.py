@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -270,7 +270,8 @@ class ConsumerGroups:
         if not can_downgrade(membership.group, leaving, self.config(group_id)):
             return False
         left = len(membership.group.members) - len(leaving)
-        if left >= membership.too_many_to_be_classic:
+        too_many, largest_batch = membership.refused_as_classic
+        if left >= too_many and self._largest_batch(group_id) <= largest_batch:
             return False
         try:
             classic = downgraded(
@@ -309,8 +310,11 @@ class ConsumerGroups:
         return True
 
     def _stay(self, membership: ConsumerMembership, count: int) -> None:
-        """Note that a group of so many members cannot become classic, so that this is not tried for ever."""
-        membership.too_many_to_be_classic = count
+        """Note that a group of so many members cannot become classic, so that this is not tried for ever.
+
+        It is tried again if a larger `max.message.bytes` is set.
+        """
+        membership.refused_as_classic = count, self._largest_batch(membership.group.group_id)
         logger.warning(
             "group %s stays one of the consumer protocol, with %d members of the classic protocol: the records of the "
             "classic group would be larger than __consumer_offsets takes. Set a larger max.message.bytes of that topic",
@@ -324,9 +328,14 @@ class ConsumerGroups:
         return membership
 
     def _most_stored(self, group_id: str) -> int:
-        log = self._coordinator.log
+        return self._limit_of_log(group_id, self._coordinator.log.most_bytes)
+
+    def _largest_batch(self, group_id: str) -> int:
+        return self._limit_of_log(group_id, self._coordinator.log.largest_batch)
+
+    def _limit_of_log(self, group_id: str, bytes_of: Callable[[int], int]) -> int:
         try:
-            return log.most_bytes(log.partition_for(group_id))
+            return bytes_of(self._coordinator.log.partition_for(group_id))
         except KafkaError:
             # It is not led here any more.
             return 0

@@ -75,7 +75,8 @@ class ConsumerMembership:
         out: effects in order. `PartitionGroups.settle` carries them out and empties the list.
         matched: the current matches of its stale regular expressions that are known (`Context.matched`).
         is_matching: whether more of them are being matched.
-        too_many_to_be_classic: the number of members with which the group's records as a classic group were too large.
+        refused_as_classic: the number of members with which the group was too large for its log as a classic one, and
+            the `max.message.bytes` of the log at that time.
         most_stored: returns how many bytes one change may have in the group's log, 0 if that cannot be said now.
         on_fenced: called for members whose timers have ended, before they are removed; returns True if it has removed
             them.
@@ -89,7 +90,7 @@ class ConsumerMembership:
         self.wake_at: int | None = None
         self.matched: dict[str, Matched] = {}
         self.is_matching = False
-        self.too_many_to_be_classic = sys.maxsize
+        self.refused_as_classic = sys.maxsize, 0
         self.most_stored: Callable[[], int] = lambda: MOST_FENCED_BYTES
         self.on_fenced: Callable[[ConsumerMembership, Collection[Member], Moment], bool] = lambda *fenced: False
         self._context = context

@@ -246,16 +246,21 @@ def test_a_downgrade_that_cannot_be_appended_is_undone(start: Start) -> None:
     group.running.groups.stop()
 
 
+def join_with_much(group: Changing) -> list[JoinResult]:
+    """Let the member of the consumer protocol join, and two others, whose subscriptions fill more than one batch."""
+    assert group.heartbeat(JOIN_EPOCH).error_code == NONE
+    chance = Random(7)
+    subscribed = [ConsumerSubscription(topics=["t"], user_data=chance.randbytes(600_000)) for _ in range(2)]
+    return [group.join(encode_subscription(each)) for each in subscribed]
+
+
 @pytest.mark.parametrize("codec", ["0", "1"], ids=["plain", "compressed"])
 def test_a_group_that_is_too_large_as_a_classic_one_stays(
     start: Start, caplog: pytest.LogCaptureFixture, codec: str
 ) -> None:
     """Its members have a record each, but a classic group has one in all."""
     group = Changing(start, offsets_topic_compression_codec=codec)
-    assert group.heartbeat(JOIN_EPOCH).error_code == NONE
-    chance = Random(7)
-    subscribed = [ConsumerSubscription(topics=["t"], user_data=chance.randbytes(600_000)) for _ in range(2)]
-    members = [group.join(encode_subscription(each)) for each in subscribed]
+    members = join_with_much(group)
     if codec == "1":
         # How large the compressed record is turns out only when it is appended.
         with pytest.raises(UnknownServerError):
@@ -264,6 +269,21 @@ def test_a_group_that_is_too_large_as_a_classic_one_stays(
     assert group.members == {member.member_id for member in members}
     assert "group g stays one of the consumer protocol" in caplog.text
     assert {kind for kind, _ in group.in_log} == {"consumer"}
+    group.running.groups.stop()
+
+
+def test_a_group_that_was_too_large_becomes_classic_when_its_log_takes_larger_batches(start: Start) -> None:
+    group = Changing(start)
+    join_with_much(group)
+    assert group.heartbeat(LEAVE_EPOCH).error_code == NONE
+    assert group.kind == "consumer"
+    (partition_groups,) = group.running.groups.all_partition_groups()
+    log = partition_groups.partition.log
+    log.config = log.config.with_changes(max_message_bytes=4 << 20)
+    assert group.heartbeat(JOIN_EPOCH).error_code == NONE
+    assert group.heartbeat(LEAVE_EPOCH).error_code == NONE
+    assert group.kind == "classic"
+    assert {kind for kind, _ in group.in_log} == {"classic"}
     group.running.groups.stop()
 
 
