@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from broker.system.announcing import ready_line
+
 FILE = "cluster.json"
 LOCK = ".lock"
 KINDS = {"zookeeper": ("zookeeper",), "brokers": ("brokers",), "all": ("zookeeper", "brokers"), "": ()}
@@ -186,6 +188,20 @@ def is_alive(pid: int) -> bool:
 def log_file(directory: Path, name: str) -> Path:
     """Return the file with the messages of `ZooKeeper`, or of `broker 1`: zookeeper.log, broker-1.log."""
     return directory / f"{name.lower().replace(' ', '-')}.log"
+
+
+def is_ready(directory: Path, broker_id: int, position: int) -> bool:
+    """Return whether a broker says, from a position of its log file on, that it accepts connections.
+
+    A connection to its port would prove less: another program may listen there.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    ready = ready_line(broker_id).encode()
+    with log_file(directory, f"broker {broker_id}").open("rb") as messages:
+        messages.seek(position)
+        return any(line.startswith(ready) for line in messages)
 
 
 def start_request(directory: Path, broker_id: int) -> Path:

@@ -16,6 +16,7 @@ from broker.cli.cluster.description import (
     NoClusterError,
     held,
     is_alive,
+    is_ready,
     load,
     log_file,
     start_request,
@@ -26,8 +27,6 @@ from kafkalog.cli.shared.client_options import add_repeated
 
 READY_S = 120.0
 """The longest time in seconds that a restarted broker may take until it accepts connections."""
-READY = b" is accepting connections on "
-"""Printed by a broker. Whoever tried its port might find another program there."""
 POLL_S = 0.1
 MOST_BROKERS = 20
 
@@ -147,7 +146,7 @@ def _start_again(directory: Path, broker_id: int) -> int:
             if entry.starts > before.starts:
                 if entry.pid == NOT_RUNNING:
                     return _complain(f"broker {broker_id} has ended again; {log} says why", 1)
-                if READY in _said(log, said_before):
+                if is_ready(directory, broker_id, said_before):
                     print(f"broker {broker_id} is started (process {entry.pid})")
                     return 0
             time.sleep(POLL_S)
@@ -156,12 +155,6 @@ def _start_again(directory: Path, broker_id: int) -> int:
     except OSError as error:
         return _complain(f"{error.filename}: {error.strerror}", 1)
     return _complain(f"broker {broker_id} accepts no connections within {READY_S:.0f} s; {log} may say why", 1)
-
-
-def _said(log: Path, position: int) -> bytes:
-    with log.open("rb") as file:
-        file.seek(position)
-        return file.read()
 
 
 def ending_signals() -> list[signal.Signals]:

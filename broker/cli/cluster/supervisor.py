@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from broker.cli.cluster.description import (
@@ -24,6 +25,7 @@ from broker.cli.cluster.description import (
     BrokerEntry,
     Description,
     cut_request,
+    is_ready,
     log_file,
     read_cut_request,
     remembered_ports,
@@ -32,7 +34,6 @@ from broker.cli.cluster.description import (
 from broker.cli.cluster.proxies import Proxies, Side
 from broker.cli.zookeeper.server import ZooKeeperServer, addresses
 from broker.net.sockets.free_ports import free_ports
-from broker.system.announcing import ready_line
 from kafkalog.cli.shared.child import end_with_parent
 
 POLL_S = 0.1
@@ -236,20 +237,13 @@ class Supervisor:
         entry.starts += 1
 
     def _wait_for_broker(self, entry: BrokerEntry) -> None:
-        """Wait until a broker says that it accepts connections: another program may listen at its port.
+        """Wait until a broker says that it accepts connections.
 
         Raises:
             ClusterFailedError: it has ended before that, or takes too long.
         """
-        log = self._log(_name(entry))
-        ready = ready_line(entry.broker_id).encode()
-
-        def is_ready() -> bool:
-            with log.open("rb") as messages:
-                messages.seek(self._logged[entry.broker_id])
-                return any(line.startswith(ready) for line in messages)
-
-        self._wait_for(_name(entry), self._processes[entry.broker_id], is_ready)
+        ready = partial(is_ready, self._directory, entry.broker_id, self._logged[entry.broker_id])
+        self._wait_for(_name(entry), self._processes[entry.broker_id], ready)
 
     def _wait_for(self, name: str, process: subprocess.Popen[bytes], is_ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + self._ready_s
