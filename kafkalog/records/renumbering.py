@@ -22,7 +22,7 @@ from kafkalog.records.batch import (
 )
 from kafkalog.records.compression import Buffer
 from kafkalog.records.errors import CorruptRecordError, InvalidRecordError
-from kafkalog.records.varint import append_varint, read_varint, read_varlong
+from kafkalog.records.varint import append_varint, int64, read_varint, read_varlong
 
 MIN_LENGTH = 6
 """The least length that a record states: its attributes, and five varints of a byte each."""
@@ -74,7 +74,7 @@ def renumber(
         attributes=header.attributes & CODEC_MASK,
         last_offset_delta=found.last_delta,
         base_timestamp=header.max_timestamp if is_stamped else header.base_timestamp,
-        max_timestamp=header.max_timestamp if is_stamped else header.base_timestamp + found.latest,
+        max_timestamp=header.max_timestamp if is_stamped else int64(header.base_timestamp + found.latest),
         producer_id=NO_PRODUCER_ID,
         producer_epoch=NO_PRODUCER_EPOCH,
         base_sequence=NO_SEQUENCE,

@@ -13,6 +13,11 @@ from kafkalog.records.errors import CorruptRecordError
 Buffer = bytes | bytearray | memoryview
 
 
+def int64(value: int) -> int:
+    """Return `value` as arithmetic of 64 bits has it, which wraps around: Kafka's, and that of the kernels."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
 def append_varint(out: bytearray, value: int) -> None:
     """Append the zig-zag varint (or varlong) of `value`, which must fit 64 bits signed."""
     value = (value << 1) ^ (value >> 63)

@@ -22,13 +22,9 @@ from kafkalog.records.cleaning.room import not_records, uncompressed
 from kafkalog.records.compression import Codec, compress
 from kafkalog.records.kernels.abi import clean_layout as c
 from kafkalog.records.kernels.compiled import native
+from kafkalog.records.varint import int64
 
 _INDEX_ROWS = 4096
-
-
-def _int64(value: int) -> int:
-    """Return `value` as arithmetic of 64 bits has it, which wraps around: Kafka's, and that of the kernels."""
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 class Written(NamedTuple):
@@ -180,11 +176,11 @@ class BatchFilter:
             return Written(memoryview(data)[pos : pos + header.size], header)
         new = header._replace(records_count=kept)
         if not header.is_log_append_time:
-            new = new._replace(max_timestamp=_int64(header.base_timestamp + most))
+            new = new._replace(max_timestamp=int64(header.base_timestamp + most))
         shift = 0
         if new_horizon:
             horizon = self.now_ms + self._retention
-            shift = _int64(header.base_timestamp - horizon)
+            shift = int64(header.base_timestamp - horizon)
             new = new._replace(base_timestamp=horizon, attributes=header.attributes | DELETE_HORIZON_FLAG)
         room = self.offsets.room.rest(end - start + (c.GROWTH * header.records_count if shift else 0))
         functions = self.offsets.functions

@@ -94,6 +94,15 @@ def test_a_delete_horizon_is_left_out() -> None:
     assert [record.timestamp for record in records] == [1000, 900]
 
 
+def test_a_time_of_more_than_64_bits_wraps_around() -> None:
+    """A record states the difference to the batch's base timestamp. Apache Kafka's brokers take such batches."""
+    data = encode_batch([Record(5, 0, b"k", b"v", ()), Record(7, 1, b"l", b"w", ())], base_offset=5)
+    header = read_header(data, 0)._replace(base_timestamp=(1 << 63) - 1)
+    made = renumber(seal_batch(header, data), 0, header, 0)
+    assert made is not None
+    assert read_header(made.data, 0).max_timestamp == -(1 << 63)
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_damaged_records_are_refused_or_copied(seed: int) -> None:
     random = Random(seed)

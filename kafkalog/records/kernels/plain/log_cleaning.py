@@ -13,14 +13,10 @@ from typing import Any, NamedTuple
 from kafkalog.records.batch import HEADER_SIZE, BatchHeader, pack_header, read_header, verify_crc
 from kafkalog.records.errors import RecordsError
 from kafkalog.records.kernels.abi import clean_layout as c
-from kafkalog.records.varint import append_varint, read_varint, read_varlong
+from kafkalog.records.varint import append_varint, int64, read_varint, read_varlong
 
 _MASK = (1 << 64) - 1
 _LARGEST = (1 << 63) - 1
-
-
-def _signed(word: int) -> int:
-    return word - (1 << 64) if word >> 63 else word
 
 
 def hash_bytes(data: bytes, key: int, key_more: int) -> tuple[int, int]:
@@ -62,7 +58,7 @@ def hash_bytes(data: bytes, key: int, key_more: int) -> tuple[int, int]:
     first = v[0] ^ v[1] ^ v[2] ^ v[3]
     v[1] ^= 0xDD
     rounds(4)
-    return _signed(first), _signed(v[0] ^ v[1] ^ v[2] ^ v[3])
+    return int64(first), int64(v[0] ^ v[1] ^ v[2] ^ v[3])
 
 
 class _Record(NamedTuple):
@@ -222,7 +218,7 @@ def write_section(data: Any, start: int, end: int, count: int, flags: Any, shift
             written += bytes(data[record.start : record.end])
             continue
         body = bytearray(bytes(data[record.after_length : record.after_length + 1]))
-        append_varint(body, _signed((record.timestamp_delta + shift) & _MASK))
+        append_varint(body, int64(record.timestamp_delta + shift))
         body += bytes(data[record.after_timestamp : record.end])
         append_varint(written, len(body))
         written += body
@@ -258,7 +254,7 @@ def filter_batches(
             batch = bytes(data[pos:stop])
         elif kept:
             if not header.is_log_append_time:
-                header = header._replace(max_timestamp=header.base_timestamp + most)
+                header = header._replace(max_timestamp=int64(header.base_timestamp + most))
             shift = 0
             if tombstones and horizon is None:
                 base_timestamp = int(f[c.NOW] + f[c.DELETE_RETENTION])

@@ -21,6 +21,7 @@ from kafkalog.records.batch import (
     iter_headers,
     pack_header,
     read_header,
+    seal_batch,
 )
 from kafkalog.records.compression import Codec, compress
 from kafkalog.records.errors import CorruptRecordError, RecordsError
@@ -399,6 +400,22 @@ def test_an_endless_retention_keeps_tombstones(compiled: cleaning.Functions) -> 
     header, records = decode_batch(filter_.out[: filter_.used])
     assert header.delete_horizon == 1 << 62
     assert records[0].timestamp == NOW
+
+
+def test_the_largest_time_of_what_is_kept_wraps_around_as_64_bits_do(compiled: cleaning.Functions) -> None:
+    data = encode_batch([Record(0, 0, b"k", b"1"), Record(1, 1, b"l", b"2"), Record(2, 1, b"k", b"3")])
+    data = seal_batch(read_header(data)._replace(base_timestamp=(1 << 63) - 1), data)
+    written = []
+    for functions in (cleaning.PLAIN, compiled):
+        offsets = cleaning.OffsetMap(1 << 16, 0.9, most_keys=10, functions=functions)
+        offsets.index(data, 0, len(data))
+        filter_ = new_filter(offsets, {})
+        filter_.filter(data, 0, len(data))
+        written.append(bytes(filter_.out[: filter_.used]))
+    plainly, fast = written
+    assert plainly == fast
+    header = read_header(plainly)
+    assert (header.records_count, header.max_timestamp) == (2, -(1 << 63))
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
