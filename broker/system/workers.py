@@ -94,8 +94,8 @@ class Workers(Protocol):
 class _Threads(ThreadPoolExecutor):
     """Threads that are started as they are needed, as far as the system allows.
 
-    If it does not allow a further one, work waits for those that there are. The class of the standard library says then
-    that the work has failed, but has it done by the next thread that is free.
+    If it does not allow a further one, work waits for the existing threads. The class of the standard library raises an
+    error then, but the next thread that is free does the work all the same.
     """
 
     def _adjust_thread_count(self) -> None:

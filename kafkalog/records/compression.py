@@ -61,8 +61,8 @@ SNAPPY_MAX_RATIO = 64
 """A snappy element of n bytes yields at most 64 * n (a two-byte-offset copy: 3 bytes for 64)."""
 
 SNAPPY_FREE_BLOCKS = 1 << 18
-"""The blocks that are read whatever comes out of them: some 0.3 s. Further ones have 1 KiB on average, which is the
-smallest block size of snappy-java: data of millions of empty blocks are refused.
+"""The number of blocks that may be of any size. To read them takes some 0.3 s. Further blocks must hold 1 KiB on
+average, which is the smallest block size of snappy-java. So data of millions of empty blocks are refused.
 """
 
 LZ4_MAX_RATIO = 255
@@ -331,7 +331,7 @@ def _decompress_snappy_into(data: Buffer, reserve: Reserve, max_size: int) -> in
         if total > max_size:
             raise _too_large("snappy", max_size)
         if count > SNAPPY_FREE_BLOCKS + (total >> 10):
-            raise CorruptRecordError(f"{count} snappy blocks of {total} bytes in all")
+            raise CorruptRecordError(f"too many tiny snappy blocks: {count} hold {total} bytes in all")
     room = reserve(total)
     at = 0
     for block in _snappy_blocks(view):

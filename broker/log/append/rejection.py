@@ -99,7 +99,7 @@ class RecordRules:
             return f"Compacted topic cannot accept message without key in topic partition {self.label}"
         return (
             f"The cleanup.policy of topic partition {self.label} cannot be read. Until the topic's cleanup.policy, or "
-            "the broker's log.cleanup.policy, is set anew, it cannot accept message without key"
+            "the broker's log.cleanup.policy, is set anew, the topic accepts no message without a key"
         )
 
     def record_errors(self, batch: memoryview, most: int) -> list[RecordError]:

@@ -82,8 +82,8 @@ class LogCleaning:
         """Clean the log; return the offset up to which it is clean."""
         started = self._resources.seconds()
         job, stats = self.job, self.stats
-        # Read this now: afterwards the segment may have been replaced, and its file may be gone.
         self._split_segments()
+        # Read this now: afterwards the segment may have been replaced, and its file may be gone.
         clean = [segment for segment in job.segments if segment.base_offset < job.first_dirty_offset]
         self._old_horizon = _modified_ms(clean[-1]) - job.config.delete_retention_ms if clean else 0
         offsets = self._build_map()

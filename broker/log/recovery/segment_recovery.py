@@ -53,7 +53,8 @@ def recover_segment(
         The offset after the last good batch.
 
     Raises:
-        OffsetOverflowError: there is such a batch. The indexes are not finished, and the segment was not cut.
+        OffsetOverflowError: a batch is too far from the base offset, and `may_split` is set. The indexes are not
+            finished, and the segment was not cut.
         OSError: the segment cannot be read or cut.
     """
     segment.reset_indexes()

@@ -197,10 +197,10 @@ _BROKER = 4
 _UPGRADE = 1
 _PREFERRED = 0
 _MAGIC_AT, _CODEC_AT = 16, 22
-_V2 = 2
-_CODEC_MASK, _ZSTD = 7, 4
 """The places of the format and the codec in a record batch, as in `kafkalog.records.batch`. Protocol and records do not
 import each other; `tests/kafkalog/protocol/wire/test_older.py` compares the two."""
+_V2 = 2
+_CODEC_MASK, _ZSTD = 7, 4
 _FITS: dict[type[Request], tuple[Since, Callable[[Any, int], None]]] = {
     CreateAclsRequest: (PATTERNS_OF_CREATED_ACLS, _fit_create_acls),
     CreateDelegationTokenRequest: (OWNED_TOKENS, _fit_create_delegation_token),

@@ -1,7 +1,7 @@
-"""The releases of Apache Kafka that brought APIs, versions of them, and what clients ask for by these.
+"""The releases of Apache Kafka that introduced APIs, their versions, and what clients can ask for with these versions.
 
-Whatever depends on a broker's release is told here: by requests (`older`), by clients that insist on a version, and by
-messages. Kafka 0.11, the oldest release that clients here work with, has what is not listed.
+Requests (`older`), clients that insist on a version, and messages take the releases from here. Kafka 0.11, the oldest
+release that clients here work with, has what is not listed.
 
 Source: the tags of Apache Kafka's repository, `ApiKeys.java` and the definitions of the messages.
 """
@@ -86,7 +86,7 @@ class Since(NamedTuple):
 ZSTD = Since(ApiKey.PRODUCE, 7)
 """Batches that are compressed with zstd."""
 TIME_OF_MAX_TIMESTAMP, TIME_OF_LOCAL_START, TIME_OF_TIERED_END = (Since(ApiKey.LIST_OFFSETS, n) for n in (7, 8, 9))
-"""The special timestamps of these meanings; older brokers would take them for times."""
+"""Special timestamps with these meanings. Older brokers would take them for the times of records."""
 COMMIT_BY_STATIC_MEMBER = Since(ApiKey.OFFSET_COMMIT, 7)
 STABLE_OFFSETS = Since(ApiKey.OFFSET_FETCH, 7)
 """Committed offsets are read after the end of open transactions."""
@@ -106,7 +106,7 @@ TOPICS_BY_ID = Since(ApiKey.DELETE_TOPICS, 6)
 PRESENT_EPOCH = Since(ApiKey.INIT_PRODUCER_ID, 3)
 """The coordinator compares the producer's present id and epoch with its own."""
 EPOCHS_FOR_CONSUMERS = Since(ApiKey.OFFSET_FOR_LEADER_EPOCH, 3)
-"""To read a topic is enough for the ends of its leader epochs. Before, the right ClusterAction is needed."""
+"""Clients that may describe a topic can ask for the ends of its leader epochs. Before, they need ClusterAction."""
 GROUP_METADATA = Since(ApiKey.TXN_OFFSET_COMMIT, 3)
 """A transaction's offsets are committed with the consumer's group metadata (KIP-447)."""
 PATTERNS_OF_DESCRIBED_ACLS = Since(ApiKey.DESCRIBE_ACLS, 1)
@@ -125,4 +125,4 @@ DOWNGRADES_OF_FEATURES = Since(ApiKey.UPDATE_FEATURES, 1)
 TRANSACTIONS_BY_DURATION = Since(ApiKey.LIST_TRANSACTIONS, 1)
 
 BROKER_LOGGERS, CLIENT_METRICS, GROUP_CONFIGS = "2.4", "3.7", "4.0"
-"""The releases whose brokers have configurations of these types. Those of older ones leave such resources out."""
+"""The releases whose brokers have configurations of these types. Older brokers leave such resources out."""

@@ -409,7 +409,7 @@ def test_nobody_waits_for_many_empty_blocks(broker: KafkalogBroker) -> None:
 
 @pytest.mark.parametrize("version", [3, 9])
 def test_nobody_waits_for_many_partitions(broker: KafkalogBroker, version: int) -> None:
-    """Among those that there are not, those that there are get their records."""
+    """Partitions that exist get their records, also among thousands that do not exist."""
     name = f"among-{version}"
     none = [PartitionProduceData(index=index, records=b"") for index in range(5000, 205_000)]
     data = [PartitionProduceData(index=1, records=batch([b"first"])), *none]

@@ -295,7 +295,7 @@ def test_a_scan_of_a_log_that_is_truncated_meanwhile_is_given_up(tmp_path: Path)
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["known", "in the time index"])
 def test_damage_that_a_rebuild_of_indexes_meets_makes_a_segment_no_older(tmp_path: Path, is_known: bool) -> None:
-    """Retention would remove it too early, with what can be read of it."""
+    """Retention would remove the segment too early, with the records that can still be read."""
     log = filled(tmp_path)
     log.close()
     again = open_log(tmp_path, CONFIG, clean=True)

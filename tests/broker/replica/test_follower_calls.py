@@ -53,7 +53,7 @@ def lead(serving: Serving, index: int, *isr: int) -> Partition:
 def test_a_waiting_fetch_of_a_follower_is_answered_when_it_has_another_partition_to_fetch(
     serving: Serving, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With its wait in a session, and without one."""
+    """One fetch waits in a session, the other one without a session."""
     monkeypatch.setattr(fetch_session, "MANY_PARTITIONS", many)
     monkeypatch.setattr(fetch, "MANY_BYTES", many)
 

@@ -90,7 +90,7 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadLimit]:
         yield ThreadLimit(patch)
 
 
-def test_work_waits_for_the_threads_that_there_are(limit: ThreadLimit) -> None:
+def test_work_waits_for_the_existing_threads(limit: ThreadLimit) -> None:
     async def main() -> None:
         pool = ThreadWorkers(2)
         begun, go_on = threading.Event(), threading.Event()
