@@ -105,7 +105,7 @@ def _void(data: bytes) -> bytes:
 
 
 def _byte_buffer(data: bytes) -> bytes:
-    """Return what a buffer of Java tells of itself, which is not what is in it."""
+    """Return the text of a ByteBuffer of Java: its position, limit and capacity, and not its bytes."""
     return b"java.nio.HeapByteBuffer[pos=0 lim=%d cap=%d]" % (len(data), len(data))
 
 
@@ -158,7 +158,7 @@ class _Elements:
         """Return a number of things that have at least `size` bytes each.
 
         Raises:
-            ValueError: There are not that many bytes. Nulls of lists with one size have none, but their indexes.
+            ValueError: There are not that many bytes. A null among elements of one size has only the bytes of its index.
         """
         count = self.number()
         if count < 0 or count * size > len(self._data) or count > len(self._data):
@@ -188,10 +188,10 @@ _OTHERS: dict[str, Deserializer] = {
 """Further classes. Values of ByteArrayDeserializer are printed as they are."""
 _LIST = "ListDeserializer"
 _MARKS = {
-    "UTF16": (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE),
-    "UTF32": (codecs.BOM_UTF32_BE, codecs.BOM_UTF32_LE),
+    "utf-16": (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE),
+    "utf-32": (codecs.BOM_UTF32_BE, codecs.BOM_UTF32_LE),
 }
-"""The marks of the byte order, of encodings that may have one."""
+"""The marks of the byte order, by the encodings that may have one."""
 _NAMES = ", ".join((*_WITH_CHARSET, *_OTHERS, _LIST))
 
 
@@ -237,16 +237,18 @@ def _find(name: str, part: str, own: dict[str, str]) -> Deserializer:
 def _charset(part: str, own: dict[str, str]) -> Charset:
     common = own.pop("deserializer.encoding", "UTF-8")
     name = own.pop(f"{part}.deserializer.encoding", common)
-    marks = _MARKS.get(name.upper().replace("-", "").replace("_", ""))
     try:
         b"a".decode(name, errors="replace")
+        # The form with a byte order is known by this name only: `utf-16-be`, not `utf16-be`.
+        canonical = codecs.lookup(name).name
     except (LookupError, UnicodeError):
         raise ValueError(f"the encoding {name} is not known") from None
+    marks = _MARKS.get(canonical)
 
     def text(data: bytes) -> str:
         # Java reads big-endian where no mark says otherwise.
         is_big = marks is not None and not data.startswith(marks)
-        return data.decode(f"{name}-be" if is_big else name, errors="replace")
+        return data.decode(f"{canonical}-be" if is_big else name, errors="replace")
 
     return text
 

@@ -147,7 +147,8 @@ def test_encodings_of_texts() -> None:
     key = decoded(b"\xe9", "key.deserializer", key_deserializer_encoding="latin1")
     assert (key, decoded(b"\xe9", "headers.deserializer", value_deserializer_encoding="latin1")) == ("é", "é")
     for data in ("é".encode("utf-16-be"), "é".encode("utf-16"), b"\xfe\xff\0\xe9"):
-        assert decoded(data, deserializer_encoding="UTF-16") == "é"
+        assert [decoded(data, deserializer_encoding=name) for name in ("UTF-16", "utf16", "UTF_16")] == ["é"] * 3
+    assert decoded("é".encode("utf-32-be"), deserializer_encoding="UTF32") == "é"
     uuid = find_deserializer("key.deserializer", "UUIDDeserializer", {"key.deserializer.encoding": "UTF-16BE"})
     assert uuid("1-2-3-4-5".encode("utf-16-be")) == b"00000001-0002-0003-0004-000000000005"
 
