@@ -132,7 +132,7 @@ def _once(found: list[tuple[str, int]]) -> dict[str, int]:
     """Return the levels by feature.
 
     Raises:
-        UsageError: A feature is named twice, or none.
+        UsageError: A feature is named twice, or no feature is named.
     """
     levels = dict(found)
     if not levels:
@@ -167,7 +167,7 @@ def _change(arguments: argparse.Namespace, verb: str, levels: dict[str, int], ki
 
 
 def level_of(version: str) -> int:
-    """Return the level of `metadata.version` that Kafka's tool takes a version for; a release stands for its last one.
+    """Return the level of `metadata.version` that a version of Kafka has; a release has the level of its last version.
 
     Raises:
         UsageError: There is no such version.

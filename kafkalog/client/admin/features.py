@@ -47,7 +47,7 @@ class Features(NamedTuple):
 
 
 def describe_features(cluster: Cluster) -> Features:
-    """Ask a broker for the features of the cluster; brokers that know no features have none.
+    """Ask a broker for the features of the cluster; there are none where brokers are too old to have features.
 
     Raises:
         ClientTimeoutError: No broker answers in time.
@@ -100,5 +100,6 @@ def update_features(
         return {name: error_for(response.error_code, response.error_message or None) for name in updates}
     outcomes: dict[str, KafkaError | None] = {name: left_out(f"feature {name}") for name in updates}
     for each in response.results:
-        outcomes[each.feature] = error_for(each.error_code, each.error_message or None) if each.error_code else None
+        if each.feature in outcomes:
+            outcomes[each.feature] = error_for(each.error_code, each.error_message or None) if each.error_code else None
     return outcomes

@@ -162,6 +162,18 @@ def test_changes_that_the_broker_refuses(controller: ScriptedBroker) -> None:
     assert ended.out == [f"Can not disable a. {ClusterAuthorizationFailedError().message}"]
 
 
+def test_an_answer_about_other_features(controller: ScriptedBroker) -> None:
+    controller.handlers[UpdateFeaturesRequest] = lambda request: UpdateFeaturesResponse(
+        results=[UpdatableFeatureResult(feature=name, error_code=0, error_message=None) for name in ("a", "z")]
+    )
+    where = ("--bootstrap-server", controller.address)
+    ended = call("features", "upgrade", *where, "--feature", "a=2", "--feature", "b=1", check=1)
+    assert ended.out == [
+        "a was upgraded to 2.",
+        "Could not upgrade b to 1. the broker's answer leaves out feature b",
+    ]
+
+
 def test_changes_at_a_controller_that_has_moved(controller: ScriptedBroker) -> None:
     moved = False
 
