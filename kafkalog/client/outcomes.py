@@ -10,6 +10,7 @@ from kafkalog.client.errors import ClientTimeoutError, is_retriable
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -47,7 +48,7 @@ def ask_until_final(
         left = list(again)
 
 
-def values_of(outcomes: Mapping[TopicPartition, T | Exception]) -> dict[TopicPartition, T]:
+def values_of(outcomes: Mapping[K, T | Exception]) -> dict[K, T]:
     """Return the values, if there is no error.
 
     Raises:
@@ -57,4 +58,4 @@ def values_of(outcomes: Mapping[TopicPartition, T | Exception]) -> dict[TopicPar
     if errors:
         # What cannot be done at all says more than what may be done later.
         raise min(errors, key=lambda each: isinstance(each, ClientTimeoutError))
-    return {tp: each for tp, each in outcomes.items() if not isinstance(each, Exception)}
+    return {key: each for key, each in outcomes.items() if not isinstance(each, Exception)}

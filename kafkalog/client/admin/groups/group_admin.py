@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from kafkalog.client.admin.connected import Connected
 from kafkalog.client.admin.every_broker import ask_every_broker
@@ -36,6 +36,7 @@ from kafkalog.client.consumer.classic.protocol import MalformedMemberDataError
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
 from kafkalog.client.errors import ClientTimeoutError, InvalidResponseError, is_retriable, left_out
 from kafkalog.client.metadata import Broker
+from kafkalog.client.outcomes import values_of
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
@@ -71,7 +72,6 @@ from kafkalog.protocol.wire.releases import (
 _REASON = "member was removed by an admin"
 
 Outcome: TypeAlias = KafkaError | None
-T = TypeVar("T")
 Ask: TypeAlias = Callable[[Broker, Sequence[str], float], Mapping[str, Any]]
 
 
@@ -122,7 +122,7 @@ class GroupAdmin(Connected):
             GroupAuthorizationFailedError: The client may not describe the group.
             KafkaError: The broker reports another error.
         """
-        return _all(self.describe_groups_each(groups))
+        return values_of(self.describe_groups_each(groups))
 
     def describe_groups_each(
         self, groups: Iterable[str], *, timeout: float | None = None
@@ -130,6 +130,9 @@ class GroupAdmin(Connected):
         """Describe groups as `describe_groups` does; return for each its description or its error.
 
         `timeout` is in seconds; it is `default.api.timeout.ms` unless given.
+
+        Raises:
+            KafkaError, ClientError: A coordinator refuses the whole request, or cannot be asked for a lasting reason.
         """
         return self._outcomes(groups, self._describe, timeout)
 
@@ -144,7 +147,7 @@ class GroupAdmin(Connected):
             GroupAuthorizationFailedError: The client may not describe the group.
             KafkaError: The broker reports another error, or one of a partition; then it is the first.
         """
-        return _all(self.offsets_each(groups, require_stable=require_stable))
+        return values_of(self.offsets_each(groups, require_stable=require_stable))
 
     def offsets_each(
         self, groups: Iterable[str], *, require_stable: bool = False, timeout: float | None = None
@@ -152,6 +155,9 @@ class GroupAdmin(Connected):
         """Read what groups have committed as `offsets` does; return for each its offsets or its error.
 
         `timeout` is in seconds; it is `default.api.timeout.ms` unless given.
+
+        Raises:
+            KafkaError, ClientError: A coordinator refuses the whole request, or cannot be asked for a lasting reason.
         """
 
         def ask(coordinator: Broker, names: Sequence[str], timeout: float) -> Mapping[str, Any]:
@@ -267,8 +273,8 @@ class GroupAdmin(Connected):
         response = self._coordinators.run(CoordinatorType.GROUP, group, leave)
         names = {each: each.instance_id or each.member_id for each in members}
         codes = {each.group_instance_id or each.member_id: each.error_code for each in response.members}
-        if not codes and len(names) == 1:
-            # An older broker was asked about one member, and the whole answer is about it.
+        if not codes and (response.error_code or len(names) == 1):
+            # The answer is about all members. An older broker was asked about one.
             codes = dict.fromkeys(names.values(), response.error_code)
         return {
             wanted: _outcome(codes[name], f"member {name}") if name in codes else left_out(f"member {name}")
@@ -384,20 +390,6 @@ class GroupAdmin(Connected):
 
     def _timeout(self, retry: Retry) -> float:
         return min(self._config.request_timeout, max(retry.left, 0.001))
-
-
-def _all(outcomes: Mapping[str, T | Exception]) -> dict[str, T]:
-    """Return what was found of each group.
-
-    Raises:
-        Exception: The first error.
-    """
-    found: dict[str, T] = {}
-    for name, outcome in outcomes.items():
-        if isinstance(outcome, Exception):
-            raise outcome
-        found[name] = outcome
-    return found
 
 
 def _classic(group: DescribedGroup, coordinator: Broker) -> GroupDescription | MalformedMemberDataError:

@@ -330,3 +330,6 @@ def test_members_that_an_answer_leaves_out(groups: Groups, admin: GroupAdmin) ->
     outcomes = admin.remove_members("a", [host, member, other])
     assert (outcomes[host], outcomes[other]) == (None, None)
     assert isinstance(outcomes[member], UnknownServerError)
+    code = ErrorCode.UNKNOWN_MEMBER_ID
+    groups.brokers[0].handlers[LeaveGroupRequest] = lambda request: LeaveGroupResponse(error_code=code)
+    assert [type(each) for each in admin.remove_members("a", [host, member]).values()] == [UnknownMemberIdError] * 2
