@@ -31,6 +31,12 @@ class BothWaysError(ClientError):
     retriable = True
 
 
+class UnclearTopicsError(ClientError):
+    """The source does not tell any more whether the reverse mirror writes topics; the next worker leaves them out."""
+
+    retriable = True
+
+
 def is_into_itself(source: Admin, target: Admin) -> bool:
     """Tell whether source and target are the same cluster, by its id.
 
@@ -93,16 +99,25 @@ def wanted_topics(settings: MirrorSettings, source: Admin, *, into_itself: bool)
 
 
 def returning_of(settings: MirrorSettings, source: Admin, topics: Collection[str]) -> set[str]:
-    """Return those of some topics that a mirror from the target writes, by `find_returning`.
+    """Return those of some topics that a mirror from the target writes. `unclear_topics` must not be among them.
 
     There are none where names change, because they show the origin.
 
     Raises:
+        UnclearTopicsError: Some have become unclear.
         KafkaError, ClientError: The source cannot be asked.
     """
     if not topics or not settings.naming.keeps_names:
         return set()
-    return find_returning(settings, source).intersection(topics)
+    stored = returning_topics(settings).intersection(topics)
+    mirrors = mirrors_of(source, set(topics) - stored, settings.target)
+    if mirrors.unreadable:
+        # They were readable a moment ago. If one is mirrored, its records may go round for ever.
+        raise UnclearTopicsError(
+            "configurations in the source, which tell whether the reverse mirror writes the topics, cannot be read any "
+            f"more: {', '.join(sorted(mirrors.unreadable))}"
+        )
+    return stored | mirrors.of_source
 
 
 def unclear_topics(settings: MirrorSettings, source: Admin, topics: Collection[str]) -> set[str]:

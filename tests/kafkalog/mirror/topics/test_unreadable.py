@@ -10,6 +10,7 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import UNREADABLE, ConfigEntry, ConfigResource
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror import rechecks
+from kafkalog.mirror.claims.returning import UnclearTopicsError, returning_of, unclear_topics
 from kafkalog.mirror.keeping.topics import give_up
 from tests.kafkalog.mirror.conftest import IDENTITY, Clusters, StartMirror, read_all, settings_of
 from tests.kafkalog.mirror.keeping.test_keeping import KEEP
@@ -109,6 +110,11 @@ def test_a_topic_of_the_source_that_may_come_from_the_target_waits_until_it_can_
     back = settings_of(Clusters(source, clusters.target), alias, damaged, reverse=True, **IDENTITY, **KEEP)
     with Admin(back.target_client) as admin:
         assert give_up(back, admin) == []
+        # A broker may read the configuration when the topic is assigned, and not when it is looked at again.
+        forth = settings_of(Clusters(source, clusters.target), alias, damaged, **IDENTITY)
+        assert unclear_topics(forth, admin, {damaged, good}) == {damaged}
+        with pytest.raises(UnclearTopicsError, match=damaged):
+            returning_of(forth, admin, {damaged, good})
     assert f"topic {damaged} is not released, because its configuration in the target cannot be read" in caplog.text
     mirror = start_mirror(f"{damaged},{good}", source=source, **IDENTITY)
     read_all(clusters.target, good, 5)
