@@ -81,6 +81,9 @@ def test_writers_check_before_anything_is_written(kind: str) -> None:
     make(columns("value"), False)
     with pytest.raises(OptionsError, match="Required attribute 'value' not found"):
         make(columns("key"), False)
-    if kind == "writer":
-        with pytest.raises(OptionsError, match="Overwrite not allowed"):
-            make(columns("value"), True)
+
+
+def test_a_batch_does_not_replace_what_is_in_the_topic() -> None:
+    source = KafkalogDataSource({"kafka.bootstrap.servers": "localhost:1", "topic": "t"})
+    with pytest.raises(OptionsError, match="Overwrite not allowed"):
+        source.writer(columns("value"), True)
