@@ -1,4 +1,4 @@
-"""Numbers as Java reads them from texts. Python's `int` and `float` also take `1_0`, and spaces around a number."""
+"""Numbers as Java reads them from trimmed texts. Python's `int` and `float` also take `1_0`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def parse_integer(text: str) -> int | None:
 
 
 def parse_double(text: str) -> float | None:
-    """Return what Java's `Double.parseDouble` makes of a text, or None if it refuses it."""
+    """Return what Java's `Double.parseDouble` makes of a trimmed text, or None if it refuses it."""
     if len(text) > LONGEST_NUMBER:
         return None
     if text in _WORDS:

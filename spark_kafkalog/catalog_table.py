@@ -154,7 +154,7 @@ def for_writing(schema: StructType, given: Mapping[str, str]) -> dict[str, str]:
     if _is_of_earlier_table(schema):
         raise OptionsError(
             "An earlier version of kafkalog created this table, or the one that these rows were read from. Such tables "
-            "can be read, but rows do not tell which of them they are written to. To write, "
+            "can be read, but Spark does not tell to which of them rows are written. To write, "
             f"{_AGAIN}; or give kafka.bootstrap.servers and topic in the query"
         )
     kept = {name: value for name, value in options_in(schema).items() if _is_of_sinks(name.lower())}

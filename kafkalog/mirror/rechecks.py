@@ -15,7 +15,7 @@ class MirrorableAgainError(ClientError):
 
 
 class RecheckTimer:
-    """The times of the checks for one reason to leave something out: at once, and then every `CHECK_S`."""
+    """The times at which a worker checks what it leaves out: at once, and then every `CHECK_S`."""
 
     def __init__(self) -> None:
         self._next_at = float("-inf")

@@ -281,7 +281,7 @@ class _RangeReader:
     # Lost records
 
     def _end_of_log(self) -> int | None:
-        """Return the high watermark by the partition's leader; None if that does not tell.
+        """Ask the partition's leader for the high watermark; return None if it does not answer.
 
         The last stable offset is no end: the records of an open transaction are behind it.
         """

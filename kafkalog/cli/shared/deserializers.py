@@ -158,7 +158,7 @@ class _Elements:
         """Return a number of things that have at least `size` bytes each.
 
         Raises:
-            ValueError: There are not that many bytes. A null among elements of one size has only the bytes of its index.
+            ValueError: There are not that many bytes. Where elements have one size, a null has only its index.
         """
         count = self.number()
         if count < 0 or count * size > len(self._data) or count > len(self._data):

@@ -122,7 +122,7 @@ class LeftOut:
             self._progress.held(tp, is_held=False)
 
     def check(self, now: float) -> None:
-        """Let what is left out be looked at again, if it is time, and read held partitions again.
+        """Begin to look again at what is left out, if it is time, and read held partitions again.
 
         Raises:
             MirrorableAgainError: Something could be mirrored now that only another worker begins with.

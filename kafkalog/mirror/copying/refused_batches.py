@@ -55,7 +55,7 @@ class RefusedBatch(NamedTuple):
     joined: bool
     """True if it has several batches of the source."""
     error: KafkaError | ClientError
-    """The target's error; or a passing one, while which the target does not take the batch."""
+    """The target's error, or a retriable one with which the batch could not be sent for a time."""
 
 
 class Undone(NamedTuple):

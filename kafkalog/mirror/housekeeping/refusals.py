@@ -1,4 +1,4 @@
-"""Groups of which a cluster tells nothing: they do not hold the other ones up, and each is named once.
+"""Leave out groups about which a cluster gives no answer, and name each of them in the log once.
 
 MirrorMaker 2 leaves them out, too. Source: `MirrorCheckpointTask.sourceRecordsForGroup`.
 """

@@ -172,7 +172,7 @@ class KeptSender:
         self._cluster = cluster
         self._producer_id = producer_id
         self._given_up: set[Place] = set()
-        """Places of whose leaders nothing was heard since. They are not waited for again."""
+        """Places that were given up, and whose leaders have not told since where the logs end."""
 
     def deliver(self, places: Iterable[Place]) -> None:
         """Send all that waits, and wait until the target has it. It has only what is before a batch that it refuses.

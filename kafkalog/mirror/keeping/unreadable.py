@@ -22,7 +22,7 @@ class UnreadableTopics:
 
     Args:
         admin: The cluster with these topics.
-        side: Which of them it is, for the log.
+        side: `source` or `target`, for the log.
         topics: The topics, by their names there.
     """
 
