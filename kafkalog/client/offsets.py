@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
-from kafkalog.client.network.at_once import ask_at_once
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import about, left_out
+from kafkalog.client.network.at_once import ask_at_once
 from kafkalog.client.outcomes import ask_until_final, values_of
 from kafkalog.client.types import (
     EARLIEST,

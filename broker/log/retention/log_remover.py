@@ -168,7 +168,7 @@ class LogRemover:
         held = [segment.file for segment in new]
         paths: list[str] = []
         try:
-            # Rename the first one last: as long as its name ends with `.cleaned`, an opening takes none of the new ones.
+            # The first one is renamed last: as long as its name ends with `.cleaned`, an opening takes none of the new.
             for segment in reversed(new):
                 segment.rename_to(names.SWAP)
                 segment.config = self.config

@@ -12,9 +12,9 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from kafkalog.client.network.at_once import ask_at_once
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, KafkaError, about, is_retriable
+from kafkalog.client.network.at_once import ask_at_once
 from kafkalog.client.offsets import LATEST, ask_leaders
 from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
 from kafkalog.mirror.copying.batching.joining import first_joined

@@ -29,13 +29,13 @@ from kafkalog.client.admin.groups.descriptions import (
     of_next_generation,
 )
 from kafkalog.client.admin.groups.offsets import GroupOffsets
-from kafkalog.client.network.at_once import ask_at_once
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer.classic.protocol import MalformedMemberDataError
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
 from kafkalog.client.errors import ClientTimeoutError, InvalidResponseError, is_retriable, left_out
 from kafkalog.client.metadata import Broker
+from kafkalog.client.network.at_once import ask_at_once
 from kafkalog.client.outcomes import values_of
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition

@@ -111,7 +111,7 @@ def test_a_topic_of_the_source_that_may_come_from_the_target_waits_until_it_can_
     with Admin(back.target_client) as admin:
         assert give_up(back, admin) == []
         # A broker may read the configuration when the topic is assigned, and not when it is looked at again.
-        forth = settings_of(Clusters(source, clusters.target), alias, damaged, **IDENTITY)
+        forth = settings_of(Clusters(source, clusters.target), alias, damaged, reverse=False, **IDENTITY)
         assert unclear_topics(forth, admin, {damaged, good}) == {damaged}
         with pytest.raises(UnclearTopicsError, match=damaged):
             returning_of(forth, admin, {damaged, good})
