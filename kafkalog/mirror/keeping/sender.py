@@ -244,7 +244,8 @@ class KeptSender:
                 node_id, request, min_version=least, feature=STATED_OFFSETS if least else None
             )
         except UnsupportedVersionError as error:
-            raise OffsetsIgnoredError(_not_taken(group, node_id, error)) from error
+            # Without its cause, which would count as one that no later try mends: another broker may lead then.
+            raise OffsetsIgnoredError(_not_taken(group, node_id, error)) from None
         except (KafkaError, ClientError) as error:
             return dict.fromkeys(group, error)
         answers = {
