@@ -9,15 +9,16 @@ cannot hold.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from broker.log.index.index_file import CorruptIndexError
 from broker.log.log_config import LogConfig
 from broker.log.resources import LogResources
-from broker.log.segment.batch_scan import headers
+from broker.log.segment.batch_scan import headers, verified_batches
 from broker.log.segment.segment import Segment
-from kafkalog.records.batch import MAGIC
+from kafkalog.records.batch import MAGIC, BatchHeader
 from kafkalog.records.errors import CorruptRecordError, RecordsError
 from kafkalog.storage import names
 from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET
@@ -42,15 +43,20 @@ def parts_of(segment: Segment, *, to_damage: bool = False) -> list[Part]:
     """Return the parts into which a segment has to be split; a single one if its indexes can hold every offset.
 
     Args:
-        to_damage: let the last part end with the bytes that are no batches, instead of raising an error for them.
+        to_damage: verify checksums, and let the last part end with what is damaged, instead of raising an error for it.
+            A damaged batch must not name a segment: a recovery would cut it off, and go on at the offset it states.
 
     Raises:
         CorruptRecordError: a single batch has offsets that are far too large, or bytes are no batches.
         OSError: the segment cannot be read.
     """
     starts = [(segment.base_offset, 0)]
+    file = segment.file
+    walked: Iterator[tuple[int, BatchHeader]] = headers(file.fd, 0, segment.size)
+    if to_damage:
+        walked = ((position, header) for position, header, _ in verified_batches(file.fd, 0, segment.size))
     try:
-        _walk(segment, starts)
+        _walk(segment, walked, starts)
     except _JumpError:
         raise
     except RecordsError:
@@ -61,14 +67,13 @@ def parts_of(segment: Segment, *, to_damage: bool = False) -> list[Part]:
 
 
 class _JumpError(CorruptRecordError):
-    """One batch has offsets that are too large, and those after it go on where it should have begun."""
+    """One batch has offsets that are too large. The batches after it go on where it should have begun."""
 
 
-def _walk(segment: Segment, starts: list[tuple[int, int]]) -> None:
+def _walk(segment: Segment, walked: Iterable[tuple[int, BatchHeader]], starts: list[tuple[int, int]]) -> None:
     """Add the base offset and position of each further part to `starts`."""
-    file = segment.file
     path, end, expected, jump_from = segment.path(names.LOG), 0, segment.base_offset, -1
-    for position, header in headers(file.fd, 0, segment.size):
+    for position, header in walked:
         if header.last_offset < expected:
             if expected > header.base_offset >= jump_from >= 0:
                 raise _JumpError(f"{path}: the batch before position {position} has offsets that are far too large")
@@ -142,7 +147,7 @@ def _copy(segment: Segment, part: Part, new: Segment, wait: Callable[[int], None
         new.write(memoryview(data))
         position += len(data)
         wait(len(data))
-    # `parts_of` has told of damage, unless the recovery cuts it off.
-    with suppress(RecordsError):
+    # `parts_of` has told of damage, unless the recovery cuts it off. The recovery makes the indexes anew.
+    with suppress(RecordsError, CorruptIndexError):
         for at, header in headers(new.file.fd, 0, new.size):
             new.note_batch(at, header.size, header.base_offset, header.last_offset, header.max_timestamp)

@@ -108,6 +108,19 @@ def test_a_recovery_splits_the_last_segment_and_cuts_off_its_incomplete_end(tmp_
     assert log.log_end_offset == FAR + 3
 
 
+@pytest.mark.parametrize("after", [(), (2 * FAR + 1,)], ids=["at the end", "before others"])
+def test_a_recovery_makes_no_segment_of_a_batch_with_a_wrong_checksum(tmp_path: Path, after: tuple[int, ...]) -> None:
+    """The segment would stay without records, and the log would go on at the offset that the batch states."""
+    directory = tmp_path / "t-0"
+    damaged = bytearray(one(2 * FAR))
+    damaged[-1] ^= 1
+    batches = [*(one(offset) for offset in BASES), bytes(damaged), *(one(offset) for offset in after)]
+    write_segment(directory, 0, batches)
+    log = opened(directory, clean=False)
+    assert bases(log) == EXPECTED
+    assert log.log_end_offset == FAR + 3
+
+
 def test_the_first_segment_keeps_its_name_even_if_no_batch_stays_in_it(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     write_segment(directory, 0, [one(FAR), one(FAR + 1)])
