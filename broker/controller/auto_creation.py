@@ -1,14 +1,16 @@
-"""Create topics that clients ask about and that do not exist (`auto.create.topics.enable`), each once at a time.
+"""Create missing topics that clients ask about (`auto.create.topics.enable`).
 
-A creation goes on when its request waits for it no longer: what is sent to ZooKeeper may be carried out, and then the
-rest is to be done as well. Source: `AutoTopicCreationManager`.
+While a topic is being created, further requests for it wait for the same creation. A creation goes on after its request
+has stopped waiting: ZooKeeper may carry out what was sent to it, and then the rest has to be done as well. It ends with
+an error if ZooKeeper does not answer. Source: `AutoTopicCreationManager`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from functools import partial
 
 from broker.controller.decisions.planning import NewTopic
 from broker.controller.topics import Admit, TopicController
@@ -28,20 +30,20 @@ class AutoCreation:
         self._creations: dict[str, asyncio.Task[_Made]] = {}
 
     async def create(self, names: Collection[str], admit: Admit, patience: float | None) -> _Made:
-        """Create topics, unless that is under way; return what has become of them after `patience` seconds at most.
+        """Create topics that are not being created yet; return the results that come within `patience` seconds.
 
-        Topics whose creation has not ended by then are missing.
+        The result lacks topics whose creation has not ended by then.
 
         Args:
             names: The topics.
             admit: As for `TopicController.create`.
             patience: The seconds to wait; None to wait for the end.
         """
-        if new := [NewTopic(name) for name in names if name not in self._creations]:
-            task = asyncio.get_running_loop().create_task(self._topics.create(new, admit=admit, wait_ms=0))
-            for topic in new:
-                self._creations[topic.name] = task
-            task.add_done_callback(self._ended)
+        if new := [name for name in names if name not in self._creations]:
+            topics = [NewTopic(name) for name in new]
+            task = asyncio.get_running_loop().create_task(self._topics.create(topics, admit=admit, wait_ms=0))
+            self._creations |= dict.fromkeys(new, task)
+            task.add_done_callback(partial(self._ended, new))
         tasks = {self._creations[name] for name in names}
         done, _ = await asyncio.wait(tasks, timeout=patience)
         made: _Made = {}
@@ -49,8 +51,9 @@ class AutoCreation:
             made |= task.result()
         return {name: made[name] for name in names if name in made}
 
-    def _ended(self, task: asyncio.Task[_Made]) -> None:
-        self._creations = {name: other for name, other in self._creations.items() if other is not task}
+    def _ended(self, names: Sequence[str], task: asyncio.Task[_Made]) -> None:
+        for name in names:
+            del self._creations[name]
         if not task.cancelled() and (error := task.exception()) is not None:
             # The request may not have waited for it.
             logger.warning("topics could not be created automatically: %s", error)
