@@ -168,9 +168,9 @@ class Mirrors(NamedTuple):
     """Topics of a cluster, by what their configurations tell."""
 
     of_source: set[str]
-    """Those that keep the offsets of the source in question."""
+    """The topics that keep the offsets of the given source."""
     unreadable: dict[str, str]
-    """Those whose configurations cannot be read, with the reasons: they may keep the source's offsets, or may not."""
+    """The topics whose configurations cannot be read, with the reasons. They may keep the source's offsets."""
 
 
 def mirrors_of(admin: Admin | ConfigAdmin, topics: Collection[str], source: str) -> Mirrors:
