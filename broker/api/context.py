@@ -312,7 +312,10 @@ class Request:
                 release(value)
             return chunks
 
-        chunks = await self.broker.lanes.run(self.nbytes, encode)
+        encoded = await self.broker.lanes.run(self.nbytes, encode)
+        # The worker may hold its result a moment longer, and with it the files whose slices are sent.
+        chunks = encoded.copy()
+        encoded.clear()
         self._count()
         self.is_answered = True
         self.connection.reply(chunks)

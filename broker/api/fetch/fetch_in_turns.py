@@ -38,7 +38,8 @@ async def fetch_in_turns(request: Request) -> None:
     try:
         await fetch.serve()
     finally:
-        await request.broker.workers.run(_release_each, fetch.made)
+        if fetch.took_turns:
+            await request.broker.workers.run(_release_each, fetch.made)
 
 
 def _release_each(values: list[list[Any]]) -> None:
@@ -57,6 +58,11 @@ class _FetchInTurns:
         self._request = request
         self._turn = request.take_turns()
         self.made: list[list[Any]] = []
+
+    @property
+    def took_turns(self) -> bool:
+        """Return whether the request had so many entries that one turn was not enough."""
+        return self._turn.ended > 0
 
     async def serve(self) -> None:
         """Read, and answer once enough was read, or after a wait."""
@@ -179,7 +185,8 @@ class _FetchInTurns:
             reading.add_results(topics, states, results)
             if self._turn.is_over:
                 await self._end_turn()
-        await self._request.answer(reading.response(topics), topics, wait_ms=0)
+        # The results are freed before the response is sent: they hold open files, which the next fetch may need.
+        await self._request.answer(reading.response(topics), topics, reading.results, wait_ms=0)
 
     async def _convert(self, reading: FetchReading) -> None:
         done = _Done()
