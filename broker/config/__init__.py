@@ -10,6 +10,7 @@ The files in `conf/` are Java properties, which `kafkalog.java_properties` reads
 - `topic`             the keys of a topic, each with the broker key of its default
 - `stored_topic`      a topic's stored configuration, which may have names and values that are not known here
 - `group`             the keys of one group of the consumer protocol
+- `security`          the keys of listeners that encrypt or authenticate, which each listener may have of its own
 - `listeners`         the `listeners` family of keys: `NAME://host:port` lists
 - `message_format`    the values of `message.format.version`
 - `protocol_version`  the values of `inter.broker.protocol.version`

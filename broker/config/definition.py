@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from typing import Any
 
@@ -46,6 +46,17 @@ class Update(Enum):
     CLUSTER_WIDE = "cluster-wide"
 
 
+class Scope(Enum):
+    """The reach of a broker key: the broker, one listener, or one SASL mechanism of a listener."""
+
+    BROKER = "broker"
+    LISTENER = "listener"
+    """Also as `listener.name.<listener>.<key>`, which counts for that listener before the plain key."""
+    MECHANISM = "mechanism"
+    """Also as `listener.name.<listener>.<mechanism>.<key>`, which counts before both."""
+
+
+LISTENER_PREFIX = "listener.name."
 _SPACE = "".join(map(chr, range(0x21)))
 """The characters that Java's `String.trim` removes."""
 _ITEM_SPACE = " \t\n\v\f\r"
@@ -80,6 +91,8 @@ class ConfigKey:
     """True for a key that has an effect only on a member of a cluster, with `zookeeper.connect`."""
     skips_empty: bool = False
     """True for a list whose empty items count for nothing: most such keys are text for Kafka, which it splits later."""
+    scope: Scope = Scope.BROKER
+    """The smallest part of a broker that the key may be set for."""
 
     @property
     def sensitive(self) -> bool:
@@ -93,8 +106,9 @@ class ConfigKey:
             ConfigError: the text is not of the key's type, or the validator refuses the value.
         """
         if len(text) > LONGEST_VALUE:
+            beginning = f"of {len(text)} characters" if self.sensitive else shown(text)
             raise ConfigError(
-                f"Invalid value {shown(text)} for configuration {self.name}: Value must have at most {LONGEST_VALUE} "
+                f"Invalid value {beginning} for configuration {self.name}: Value must have at most {LONGEST_VALUE} "
                 "characters"
             )
         value = _parse(self.name, self.type, text.strip(_SPACE))
@@ -220,6 +234,9 @@ def list_of(*allowed: str, empty: bool = False) -> Validator:
 class ConfigDefinition:
     """A closed set of keys, in declaration order.
 
+    A key with the scope of a listener has other names, too: those with a listener's prefix. It is found by each of
+    them, and then has that name, so that messages say which one is meant.
+
     Raises:
         ValueError: two keys have the same name.
     """
@@ -233,13 +250,33 @@ class ConfigDefinition:
         return iter(self._keys.values())
 
     def __contains__(self, name: object) -> bool:
-        return name in self._keys
+        return isinstance(name, str) and self.get(name) is not None
 
     def __getitem__(self, name: str) -> ConfigKey:
-        return self._keys[name]
+        key = self.get(name)
+        if key is None:
+            raise KeyError(name)
+        return key
 
     def get(self, name: str) -> ConfigKey | None:
-        return self._keys.get(name)
+        key = self._keys.get(name)
+        if key is None and name.startswith(LISTENER_PREFIX):
+            return self._of_listener(name)
+        return key
+
+    def scope_of(self, name: str) -> Scope:
+        """Return the scope of the key that has this plain name; that of a broker if there is none."""
+        key = self._keys.get(name)
+        return Scope.BROKER if key is None else key.scope
+
+    def _of_listener(self, name: str) -> ConfigKey | None:
+        """Return the key that a name with a listener's prefix stands for. Names of listeners may have dots, too."""
+        words = name.removeprefix(LISTENER_PREFIX).split(".")
+        for at in range(1, len(words)):
+            key = self._keys.get(".".join(words[at:]))
+            if key is not None and key.scope is not Scope.BROKER and all(words[:at]):
+                return replace(key, name=name)
+        return None
 
     def parse(self, texts: Mapping[str, str]) -> dict[str, Value]:
         """Parse the values of every declared key in `texts`; ignore undeclared names.
@@ -247,4 +284,5 @@ class ConfigDefinition:
         Raises:
             ConfigError: a value does not fit its key.
         """
-        return {name: self._keys[name].parse(text) for name, text in texts.items() if name in self._keys}
+        keys = {name: self.get(name) for name in texts}
+        return {name: key.parse(texts[name]) for name, key in keys.items() if key is not None}

@@ -5,9 +5,14 @@
 
 from __future__ import annotations
 
-from broker.config.definition import ConfigDefinition, Type
+from broker.config.definition import ConfigDefinition, Scope, Type
 from broker.config.server import SERVER_CONFIG
 from broker.config.topic import TOPIC_CONFIG
+
+_SCOPES = {
+    Scope.LISTENER: "Also for one listener: `listener.name.<listener>.<key>`.",
+    Scope.MECHANISM: "Also for one listener, or one mechanism of it: `listener.name.<listener>.<mechanism>.<key>`.",
+}
 
 
 def _table(definition: ConfigDefinition, *, topic: bool) -> list[str]:
@@ -20,6 +25,8 @@ def _table(definition: ConfigDefinition, *, topic: bool) -> list[str]:
             shown = "(hidden)"
         extra = f"`{key.synonyms[0]}`" if topic and key.synonyms else key.update.value if not topic else ""
         doc = key.doc if key.effect else f"**No effect.** {key.doc}"
+        if key.scope is not Scope.BROKER:
+            doc = f"{doc} {_SCOPES[key.scope]}"
         if key.member:
             doc = f"{doc} With `zookeeper.connect` only."
         lines.append(f"| `{key.name}` | {key.type.name.lower()} | {shown} | {extra} | {doc} |")

@@ -30,6 +30,7 @@ from broker.config.definition import (
 from broker.config.listeners import Endpoint, check_connection_overrides, parse_listeners, parse_protocol_map
 from broker.config.message_format import is_version
 from broker.config.protocol_version import ProtocolVersion
+from broker.config.security.listener_config import ListenerConfig, without_listener
 from broker.config.stored_topic import ALL_REPLICAS, MIN_INSYNC, StoredTopicConfig, removal_keys
 from broker.config.topic import (
     COMPRESSION_TYPES,
@@ -230,6 +231,8 @@ class BrokerConfig:
         self.listeners = parse_listeners("listeners", self["listeners"], protocol_map)
         if not self.listeners:
             raise ConfigError("Invalid value for configuration listeners: name at least one, such as PLAINTEXT://:9092")
+        names = [endpoint.name for endpoint in self.listeners]
+        self.ineffective = sorted({*self.ineffective, *without_listener(SERVER_CONFIG, texts, names)})
         self.advertised = self._advertised(protocol_map)
         if self.is_member and self.inter_broker_listener not in self.advertised:
             raise ConfigError(
@@ -249,6 +252,10 @@ class BrokerConfig:
         if name in self.explicit:
             return self.explicit[name]
         return SERVER_CONFIG[name].default
+
+    def of_listener(self, name: str) -> ListenerConfig:
+        """Return what is in force for the listener of this name."""
+        return ListenerConfig(SERVER_CONFIG, self.explicit, name)
 
     @property
     def log_dirs(self) -> list[Path]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 
-from broker.config.definition import ConfigError, ConfigKey, Type, Update, Value
+from broker.config.definition import LISTENER_PREFIX, ConfigError, ConfigKey, Type, Update, Value
 from broker.config.group import GROUP_CONFIG, parse_group_config
 from broker.config.server import SERVER_CONFIG, BrokerConfig, dynamic_fault, is_static
 from broker.config.stored_topic import REPAIR, UNREADABLE, read_topic_config, removal_keys
@@ -195,7 +195,11 @@ class ConfigController:
         dynamic = (*state.broker_config.get(name, {}), *state.broker_config.get(ALL_BROKERS, {}))
         stored = (*dict.fromkeys(dynamic), *self._static.unknown)
         unknown = [_unknown(other) for other in dict.fromkeys(stored) if other not in SERVER_CONFIG]
-        for key in (*SERVER_CONFIG, *unknown):
+        given = dict.fromkeys((*self._static.explicit, *dynamic))
+        of_listeners = [
+            SERVER_CONFIG[each] for each in given if each.startswith(LISTENER_PREFIX) and each in SERVER_CONFIG
+        ]
+        for key in (*SERVER_CONFIG, *of_listeners, *unknown):
             synonyms = self._server_layers(key, state)
             _, value, source = synonyms[0]
             result.append(Described(key, value, source, key.update is Update.READ_ONLY, tuple(synonyms)))

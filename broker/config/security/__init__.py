@@ -1,0 +1,4 @@
+"""The keys of listeners that encrypt or authenticate.
+
+- `listener_config`  what is in force for one listener: its own values before the broker's
+"""
