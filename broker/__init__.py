@@ -20,6 +20,7 @@ Each package imports only those below it (the contract stands in pyproject.toml)
 - `metadata/`    the cluster's metadata: model, operations, stores, and the cache that requests read
 - `config/`      every configuration key, declared once
 - `log/`         one partition's log and everything that maintains it
+- `authorizer/`  access control lists, and who may do what
 - `quota/`       what clients may use of a broker
 - `counters`     plain counters that serving requests increments
 - `zookeeper/`   sessions with ZooKeeper, for brokers of a cluster

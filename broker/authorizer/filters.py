@@ -1,0 +1,72 @@
+"""Filters by which administrators select entries to read or to delete. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from broker.authorizer.model import (
+    WILDCARD,
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    Acls,
+    Entries,
+    PatternType,
+    ResourcePattern,
+    ResourceType,
+)
+
+
+class AclFilter(NamedTuple):
+    """Selects entries; what is ANY or None selects by nothing. Names of principals and hosts are compared as they are.
+
+    The pattern type ANY selects patterns with exactly the name; MATCH those that apply to the resource of that name.
+    """
+
+    resource_type: ResourceType
+    pattern_type: PatternType
+    name: str | None
+    principal: str | None
+    host: str | None
+    operation: AclOperation
+    permission: AclPermission
+
+    @property
+    def only(self) -> ResourcePattern | None:
+        """The only pattern that can be selected; None if there may be several."""
+        is_one = self.resource_type is not ResourceType.ANY and self.pattern_type >= PatternType.LITERAL
+        return ResourcePattern(self.resource_type, self.pattern_type, self.name) if is_one and self.name else None
+
+    def selects_pattern(self, pattern: ResourcePattern) -> bool:
+        """Return whether entries of the pattern can be selected."""
+        if self.resource_type not in (ResourceType.ANY, pattern.resource_type):
+            return False
+        if self.pattern_type >= PatternType.LITERAL and self.pattern_type is not pattern.pattern_type:
+            return False
+        if self.name is None:
+            return True
+        if self.pattern_type is not PatternType.MATCH:
+            return self.name == pattern.name
+        if pattern.pattern_type is PatternType.PREFIXED:
+            return self.name.startswith(pattern.name)
+        return pattern.name in (self.name, WILDCARD)
+
+    def selects(self, entry: AclEntry) -> bool:
+        """Return whether an entry of a selected pattern is selected."""
+        return (
+            self.principal in (None, entry.principal)
+            and self.host in (None, entry.host)
+            and self.operation in (AclOperation.ANY, entry.operation)
+            and self.permission in (AclPermission.ANY, entry.permission)
+        )
+
+    def within(self, acls: Acls) -> Iterator[tuple[ResourcePattern, Entries]]:
+        """Yield each pattern with the entries that are selected of it."""
+        only = self.only
+        patterns = acls.items() if only is None else [(only, acls.get(only, frozenset()))]
+        for pattern, entries in patterns:
+            if self.selects_pattern(pattern):
+                found = frozenset(entry for entry in entries if self.selects(entry))
+                if found:
+                    yield pattern, found

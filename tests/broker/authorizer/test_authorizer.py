@@ -1,0 +1,81 @@
+"""Test that the authorizer remembers decisions until entries change, and what it tells the audit log."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from broker.authorizer import authorizer
+from broker.authorizer.authorizer import AUDIT_LOGGER, LONGEST_SHOWN, Authorizer
+from broker.authorizer.model import AclEntry, AclOperation, AclPermission, PatternType, ResourcePattern, ResourceType
+
+ANN = ("User", "ann")
+HOST = "10.0.0.1"
+WORDS = ResourcePattern(ResourceType.TOPIC, PatternType.LITERAL, "words")
+READS = AclEntry("User:ann", "*", AclOperation.READ, AclPermission.ALLOW)
+
+
+def check(decider: Authorizer, operation: AclOperation, name: str = "words", *, tells_denied: bool = True) -> bool:
+    return decider.check(
+        ANN, HOST, operation, ResourceType.TOPIC, name, api="Fetch", count=2, tells_denied=tells_denied
+    )
+
+
+def test_a_decision_is_made_once_and_again_after_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    decider = Authorizer(frozenset(), allow_if_none=False)
+    asked: list[str] = []
+    decide = decider.rules.decide
+
+    def counting(*question: object) -> object:
+        asked.append(str(question[-1]))
+        return decide(*question)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(decider.rules, "decide", counting)
+    assert [check(decider, AclOperation.READ) for _ in range(3)] == [False] * 3
+    assert asked == ["words"]
+    decider.change([(WORDS, frozenset({READS}))])
+    assert [check(decider, AclOperation.READ) for _ in range(3)] == [True] * 3
+    assert asked == ["words"] * 2
+    decider.change([(WORDS, frozenset())])
+    assert not check(decider, AclOperation.READ)
+    assert decider.revision == 2
+
+
+def test_clients_cannot_fill_the_memory_with_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authorizer, "MOST_REMEMBERED", 10)
+    decider = Authorizer(frozenset(), allow_if_none=False)
+    for number in range(100):
+        check(decider, AclOperation.READ, f"topic-{number}")
+        check(decider, AclOperation.READ, "x" * 30_000 + str(number))
+    assert 1 <= len(decider._decisions) <= 10
+    assert all(len(str(key[-1])) < 300 for key in decider._decisions)
+
+
+def test_the_audit_log_has_kafkas_line(caplog: pytest.LogCaptureFixture) -> None:
+    decider = Authorizer(frozenset(), allow_if_none=False, acls={WORDS: frozenset({READS})})
+    caplog.set_level(logging.DEBUG, AUDIT_LOGGER)
+    check(decider, AclOperation.READ)
+    check(decider, AclOperation.WRITE)
+    check(decider, AclOperation.WRITE, tells_denied=False)
+    decider.allows(ANN, HOST, AclOperation.WRITE, ResourceType.TOPIC, "words")
+    decider.check_any(ANN, HOST, AclOperation.READ, ResourceType.TOPIC, api="InitProducerId")
+    told = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert [level for level, _ in told] == ["DEBUG", "INFO", "DEBUG"]
+    assert told[1][1] == (
+        "Principal = User:ann is Denied operation = WRITE from host = 10.0.0.1 on resource = Topic:LITERAL:words for "
+        "request = Fetch with resourceRefCount = 2 based on rule DefaultDeny"
+    )
+    assert "is Allowed operation = READ" in told[0][1]
+    assert "based on rule MatchingAcl(acl=(resource=Topic:LITERAL:words" in told[0][1]
+
+
+def test_the_audit_log_is_one_line_whatever_the_name(caplog: pytest.LogCaptureFixture) -> None:
+    decider = Authorizer(frozenset(), allow_if_none=False)
+    caplog.set_level(logging.INFO, AUDIT_LOGGER)
+    check(decider, AclOperation.READ, "words\nPrincipal = User:ann is Allowed\x1b[2K")
+    check(decider, AclOperation.READ, "y" * 30_000)
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first.isprintable()
+    assert "words\\nPrincipal" in first
+    assert len(second) < LONGEST_SHOWN + 400
