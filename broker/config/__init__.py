@@ -5,6 +5,7 @@ The files in `conf/` are Java properties, which `kafkalog.java_properties` reads
 - `definition`        a key: name, type, default, validator, documentation, whether it may change at run time
 - `server`            the keys of a broker
 - `coordinators`      the broker keys of the group and transaction coordinators
+- `authorizer`        the broker keys of the authorizer
 - `cluster`           the broker keys of a member of a cluster
 - `zookeeper`         those of its session with ZooKeeper
 - `topic`             the keys of a topic, each with the broker key of its default

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from broker.config.authorizer import AUTHORIZER_KEYS, OWN_ZOOKEEPER
 from broker.config.cluster import CLUSTER_KEYS
 from broker.config.coordinators import GROUP_KEYS, TRANSACTION_KEYS, TRANSACTION_LOG_KEYS, group_fault
 from broker.config.definition import (
@@ -146,6 +147,8 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("max.incremental.fetch.session.cache.slots", Type.INT, 1000, "How many incremental fetch sessions are kept.", at_least(0)),
         ConfigKey("replica.lag.time.max.ms", Type.LONG, 30_000, "A follower that has not caught up with the leader for this long is removed from the ISR."),
         ConfigKey("replica.high.watermark.checkpoint.interval.ms", Type.LONG, 5000, "How often high watermarks are written to their checkpoint files.", at_least(1)),
+        # Security
+        *AUTHORIZER_KEYS,
         # Members of a cluster
         *CLUSTER_KEYS,
         # Coordinators
@@ -222,11 +225,10 @@ class BrokerConfig:
         self.lost: frozenset[str] = frozenset()
         self.ineffective = sorted(name for name in texts if name in NO_EFFECT or not self._has_effect(name))
         protocol_map = parse_protocol_map(self["listener.security.protocol.map"])
-        if texts.get("authorizer.class.name"):
-            # A broker that ignored it would let everybody do everything.
+        if texts.get(OWN_ZOOKEEPER):
+            # Entries that are written elsewhere would not be in force.
             raise ConfigError(
-                "authorizer.class.name is set, and this broker has no authorizer: remove the key, and let a firewall or "
-                "the listeners' addresses decide who connects"
+                f"{OWN_ZOOKEEPER} is set, and this broker reads the entries below zookeeper.connect only: remove the key"
             )
         self.listeners = parse_listeners("listeners", self["listeners"], protocol_map)
         if not self.listeners:
@@ -271,6 +273,11 @@ class BrokerConfig:
     def is_member(self) -> bool:
         """Return whether the broker belongs to a cluster over ZooKeeper. Otherwise it is a cluster of its own."""
         return bool(self["zookeeper.connect"])
+
+    @property
+    def has_authorizer(self) -> bool:
+        """Return whether requests need access control entries."""
+        return bool(self["authorizer.class.name"])
 
     @property
     def inter_broker_listener(self) -> str:

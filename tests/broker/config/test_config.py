@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.authorizer import BUILT_IN, super_users
 from broker.config.definition import ConfigError
 from broker.config.document import render
 from broker.config.group import GROUP_CONFIG
@@ -215,10 +216,33 @@ def test_bad_listeners_say_what_to_do(listeners: str, message: str) -> None:
         BrokerConfig({"listeners": listeners})
 
 
-def test_a_broker_that_would_ignore_its_authorizer_does_not_start() -> None:
-    with pytest.raises(ConfigError, match="has no authorizer"):
-        BrokerConfig({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"})
-    assert BrokerConfig({"authorizer.class.name": ""}).unknown == ["authorizer.class.name"]
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_kafkas_authorizers_stand_for_the_brokers_own(name: str) -> None:
+    assert BrokerConfig({"authorizer.class.name": name}).has_authorizer
+    assert not BrokerConfig({"authorizer.class.name": ""}).has_authorizer
+    assert not BrokerConfig({}).has_authorizer
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("authorizer.class.name", "com.example.Mine", "loads no other one"),
+        ("super.users", "User:ann;bob", "bob is not in the form Type:name"),
+        ("super.users", "User:ann,User:bob;:x", "separated by semicolons"),
+        ("authorizer.zookeeper.url", "elsewhere:2181", "below zookeeper.connect only"),
+        ("allow.everyone.if.no.acl.found", "yes", "allow.everyone.if.no.acl.found"),
+    ],
+)
+def test_what_would_give_rights_that_nobody_meant_is_refused(key: str, value: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        BrokerConfig({key: value})
+
+
+def test_super_users_are_separated_by_semicolons_because_names_have_commas() -> None:
+    assert super_users(" User:ann ; User:CN=broker,O=Acme;;User:a:b") == {
+        ("User", "ann"), ("User", "CN=broker,O=Acme"), ("User", "a:b"),
+    }  # fmt: skip
+    assert super_users("") == frozenset()
 
 
 def test_kafkas_own_keys_are_accepted_and_others_are_told() -> None:
