@@ -7,8 +7,11 @@ from collections.abc import Callable
 from broker.api.context import Broker
 from broker.api.fetch.fetch_session import FetchSessionCache
 from broker.api.large import CHECKING_WORKERS, FullCollections, Lanes, Turns, release
+from broker.authorizer.authorizer import Authorizer
+from broker.config.authorizer import super_users
 from broker.config.protocol_version import Feature
 from broker.config.server import BrokerConfig
+from broker.controller.acls import AclController, follow
 from broker.controller.auto_creation import AutoCreation
 from broker.controller.channel import LoneChannel
 from broker.controller.cluster.controller import ClusterController
@@ -27,6 +30,7 @@ from broker.coordinator.transaction.service import ClusterAccess, Transactions
 from broker.member.member import ClusterMember
 from broker.metadata.cache import MetadataCache
 from broker.metadata.store import MetadataStore
+from broker.metadata.znodes.acls import name_fault
 from broker.quota.client import ClientQuotas
 from broker.quota.connections import ConnectionRates
 from broker.quota.measures import Window
@@ -75,6 +79,7 @@ def assemble(
         cache, replicas, lambda state: effective_config(config, state, broker_id, replicas.config), quota_controller
     )
     store.subscribe(publisher.publish)
+    authorizer = _authorizer(config, store)
     if member is None:
         topics = lone_topics(store, cache, replicas, LoneChannel(broker_id, applier))
         producer_ids = ProducerIds(blocks_of(store), store)
@@ -112,6 +117,8 @@ def assemble(
         quotas=quotas,
         connection_rates=rates,
         quota_controller=quota_controller,
+        authorizer=authorizer,
+        acls=AclController(store, cache, (lambda name: None) if member is None else name_fault),
         publisher=publisher,
         groups=groups,
         classic_groups=ClassicGroups(groups),
@@ -130,6 +137,19 @@ def assemble(
         controller=controller,
         log_starts_changed=log_starts_changed,
     )
+
+
+def _authorizer(config: BrokerConfig, store: MetadataStore) -> Authorizer | None:
+    """Make the authorizer, which follows the entries in the store, if there is to be one."""
+    if not config.has_authorizer:
+        return None
+    authorizer = Authorizer(
+        super_users(config["super.users"]),
+        allow_if_none=config["allow.everyone.if.no.acl.found"],
+        acls=store.state.acls,
+    )
+    store.subscribe(follow(authorizer))
+    return authorizer
 
 
 def _cluster_topics(

@@ -11,6 +11,7 @@ Services that commit decisions and carry them out:
 - `cluster_topics`  the same in a cluster
 - `alterations`    the changes of IncrementalAlterConfigs to one resource
 - `configs`        alters and describes configurations
+- `acls`           creates, deletes and describes access control entries
 - `quotas`         alters and describes client quotas
 - `channel`        sends brokers the requests that follow from a decision
 - `publisher`      puts committed configurations and quotas in force, whichever broker committed them

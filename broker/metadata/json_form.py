@@ -8,7 +8,10 @@
          "controller_epoch": […], "adding": {index: […]}, "removing": {index: […]}, "recovering": [index, …]}}},
      "broker_config": {"<id>" or "": {…}}, "group_config": {group id: {…}},
      "client_quotas": [{"entity": {type: name or null}, "values": {key: number}}, …],
+     "acls": [{"resourceType": "Topic", "patternType": "Literal", "name": "…", "acls": [{…}, …]}, …],
      "deleting": [uuid, …]}
+
+The entries of `acls` have the form of those in ZooKeeper (`znodes/acls`).
 
 A topic's partitions are stored in columns, with one entry for each partition in order; `adding`, `removing` and
 `recovering` name only the partitions with a reassignment or an unclean election. Each topic is on its own line. Of
@@ -27,6 +30,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from broker.authorizer.model import Entries, PatternType, ResourcePattern, ResourceType
 from broker.config.listeners import Endpoint
 from broker.metadata.model import (
     NO_CONTROLLER,
@@ -37,6 +41,7 @@ from broker.metadata.model import (
     PartitionState,
     TopicState,
 )
+from broker.metadata.znodes import acls
 from broker.quota.entities import QuotaEntity
 from kafkalog.protocol.errors import InvalidRequestError
 
@@ -59,6 +64,7 @@ def to_json(state: ClusterState) -> str:
         "client_quotas": [
             {"entity": dict(entity.parts), "values": dict(values)} for entity, values in state.client_quotas.items()
         ],
+        "acls": [_acl_entry(pattern, entries) for pattern, entries in state.acls.items()],
         "deleting": sorted(str(item) for item in state.deleting),
     }
     lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
@@ -79,6 +85,15 @@ def _topic_entry(topic: TopicState) -> dict[str, object]:
     columns["removing"] = {str(index): each.removing for index, each in enumerate(partitions) if each.removing}
     columns["recovering"] = [index for index, each in enumerate(partitions) if each.recovery]
     return {"id": str(topic.topic_id), "config": dict(topic.config), "partitions": columns}
+
+
+def _acl_entry(pattern: ResourcePattern, entries: Entries) -> dict[str, object]:
+    return {
+        "resourceType": pattern.resource_type.title,
+        "patternType": pattern.pattern_type.title,
+        "name": pattern.name,
+        "acls": acls.to_json(entries),
+    }
 
 
 def from_json(text: str, source: str) -> ClusterState:
@@ -104,6 +119,7 @@ def from_json(text: str, source: str) -> ClusterState:
             broker_config=_configs(data["broker_config"]),
             group_config=_configs(data.get("group_config", {})),
             client_quotas=_quotas(data.get("client_quotas", [])),
+            acls=_acls(data.get("acls", [])),
             deleting=frozenset(uuid.UUID(item) for item in data["deleting"]),
             next_producer_id=_number(data["next_producer_id"]),
             revision=_number(data.get("revision", 0)),
@@ -188,3 +204,14 @@ def _quotas(entries: list[dict[str, Any]]) -> dict[QuotaEntity, Mapping[str, flo
             entity.check(key, value)
         found[entity] = values
     return found
+
+
+def _acls(found: list[dict[str, Any]]) -> dict[ResourcePattern, Entries]:
+    read: dict[ResourcePattern, Entries] = {}
+    for each in found:
+        kind = acls.code_of(ResourceType, each["resourceType"])
+        pattern_type = acls.code_of(PatternType, each["patternType"])
+        if kind is ResourceType.ANY or pattern_type not in acls.ROOTS:
+            raise ValueError(f"there are no ACLs of {each['resourceType']}, {each['patternType']}")
+        read[ResourcePattern(kind, pattern_type, _text(each["name"]))] = acls.of_json(each["acls"])
+    return read

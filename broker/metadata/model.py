@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
+from broker.authorizer.model import Acls
 from broker.config.listeners import Endpoint
 from broker.quota.entities import QuotaEntity
 
@@ -105,6 +106,8 @@ class ClusterState:
     """The dynamic configuration by broker id as text; `""` is the default of all brokers."""
     group_config: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    acls: Acls = field(default_factory=dict)
+    """The access control entries. A member of a cluster reads them only if it has an authorizer."""
     deleting: frozenset[uuid.UUID] = frozenset()
     """The topics that are being deleted, whose directories may still exist."""
     next_producer_id: int = 0

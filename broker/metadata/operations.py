@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
+from broker.authorizer.model import Entries, ResourcePattern
 from broker.metadata.model import BrokerRegistration, ClusterState, PartitionState, TopicState
 from broker.quota.entities import QuotaEntity
 
@@ -69,6 +70,10 @@ class Draft:
     @property
     def client_quotas(self) -> dict[QuotaEntity, Mapping[str, float]]:
         return self._map("client_quotas", self._state.client_quotas)
+
+    @property
+    def acls(self) -> dict[ResourcePattern, Entries]:
+        return self._map("acls", self._state.acls)
 
     @property
     def deleting(self) -> set[uuid.UUID]:
@@ -292,7 +297,7 @@ class ForgetDeleted:
         return [("deleting", str(each)) for each in sorted(self.topic_ids)]
 
 
-# -- configurations, quotas, producer ids --------------------------------------------------------------------------
+# -- configurations, quotas, access control, producer ids ----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +342,25 @@ class SetClientQuota:
 
     def nodes(self) -> Sequence[Node]:
         return [("quotas", str(self.entity))]
+
+
+@dataclass(frozen=True, slots=True)
+class SetAcls:
+    """Replace all access control entries of a pattern; without entries it is removed (AccessControlEntryRecord)."""
+
+    durable: ClassVar[bool] = True
+    pattern: ResourcePattern
+    entries: Entries
+
+    def apply(self, draft: Draft) -> None:
+        if self.entries:
+            draft.acls[self.pattern] = self.entries
+        else:
+            draft.acls.pop(self.pattern, None)
+
+    def nodes(self) -> Sequence[Node]:
+        kind, pattern_type, name = self.pattern
+        return [("acls", kind.title, pattern_type.title, name)]
 
 
 @dataclass(frozen=True, slots=True)

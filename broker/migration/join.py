@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.member.identity import make_top_nodes
 from broker.metadata.local import FILE_NAME
 from broker.metadata.model import ClusterState
+from broker.metadata.tree.acls import read_acls
 from broker.metadata.tree.session import Session
 from broker.metadata.znodes import cluster, move, paths
 from broker.metadata.znodes.move import Move
@@ -126,5 +127,8 @@ async def _foreign(session: Session, state: ClusterState) -> list[str]:
         same = f", among them {some(shared)}, which the broker has, too" if shared else ""
         remedy = "Name a path in zookeeper.connect below which there are none"
         return [f"ZooKeeper has topics already ({some(topics)}{same}). {remedy}"]
+    if await read_acls(session):
+        # They may be about other topics of the same names.
+        return ["ZooKeeper has ACLs already (/kafka-acl or /kafka-acl-extended): delete them"]
     found = [name for name, content in (await contents(session)).items() if has_more(name, content)]
     return [f"ZooKeeper has configurations already (/config/{some(found)}): delete them"] if found else []

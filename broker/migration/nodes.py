@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from broker.controller.cluster.session import packs
+from broker.metadata.tree.acls import read_acls
 from broker.metadata.tree.reading import node_names
 from broker.metadata.tree.session import Session, each_of
 from broker.metadata.tree.writing import next_producer_id
-from broker.metadata.znodes import cluster, configs, controller, move, paths
+from broker.metadata.znodes import acls, cluster, configs, controller, move, paths
 from broker.metadata.znodes.move import Move
 from broker.metadata.znodes.topics import StateNode, TopicNode, decode_state, decode_topic
 from broker.migration.tree import Cluster
@@ -21,9 +22,10 @@ CLUSTER_WIDE = (
     f"{paths.CONFIGS}/clients",
     f"{paths.CONFIGS}/users",
     f"{paths.CONFIGS}/ips",
+    *acls.ROOTS.values(),
 )
 """Nodes whose descendants are what a registry has."""
-OF_CONTROLLERS = (paths.CONFIG_CHANGES, paths.ISR_CHANGES, paths.LOG_DIR_EVENTS)
+OF_CONTROLLERS = (paths.CONFIG_CHANGES, paths.ISR_CHANGES, paths.LOG_DIR_EVENTS, *acls.CHANGES.values())
 """Nodes whose children only tell of changes."""
 ORDERS = (paths.REASSIGN_PARTITIONS, paths.PREFERRED_ELECTION, paths.FEATURE, paths.PRODUCER_ID_BLOCK)
 """Nodes that a cluster has for itself, beside `/controller_epoch`."""
@@ -106,6 +108,7 @@ async def read_cluster(session: Session, found_id: str) -> Cluster:
         await _states(zookeeper, topics),
         await contents(session),
         await next_producer_id(session),
+        await read_acls(session),
         frozenset(await children(zookeeper, paths.DELETE_TOPICS)),
     )
 
@@ -132,7 +135,7 @@ async def carry_out(zookeeper: ZooKeeper, operations: Iterable[Operation]) -> No
 
 
 async def make_equal(zookeeper: ZooKeeper, wanted: Mapping[str, bytes]) -> None:
-    """Write the nodes `wanted`, parents first; remove others of topics, of configurations and of quotas.
+    """Write the nodes `wanted`, parents first; remove others of topics, configurations, quotas and ACLs.
 
     What is not a quota in the node of a user stays there.
     """

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
+from broker.authorizer.model import Acls
 from broker.metadata.model import (
     NO_LEADER,
     ClusterState,
@@ -17,7 +18,7 @@ from broker.metadata.model import (
 from broker.metadata.operations import ConfigResource, SetClientQuota, SetConfig, apply
 from broker.metadata.tree.entities import USERS, content_after, name_of, operation_for
 from broker.metadata.tree.session import MAX_BYTES, OVERHEAD
-from broker.metadata.znodes import configs, controller, paths
+from broker.metadata.znodes import acls, configs, controller, paths
 from broker.metadata.znodes.cluster import ProducerIdBlock, encode_block
 from broker.metadata.znodes.topics import StateNode, TopicNode, encode_state, encode_topic, parted
 
@@ -51,6 +52,12 @@ def refusals(state: ClusterState, broker_id: int) -> list[str]:
         found.append(
             "topics are still being deleted: start the broker once without zookeeper.connect, so that it can finish"
         )
+    unnamed = [str(pattern) for pattern in state.acls if acls.name_fault(pattern.name) is not None]
+    if unnamed:
+        found.append(
+            f"ZooKeeper has no nodes of the names of the ACLs {some(unnamed)}: delete them with kafkalog acls, and "
+            "allow the same by prefixes"
+        )
     foreign = {
         topic.name for topic in state.topics.values() for each in topic.partitions if each.replicas != (broker_id,)
     }
@@ -59,7 +66,8 @@ def refusals(state: ClusterState, broker_id: int) -> list[str]:
             f"the registry says that the topics {some(foreign)} have other replicas than broker {broker_id}: "
             "set broker.id to the number with which it ran"
         )
-    large = [path for path, data in nodes(state, broker_id).items() if len(data) + OVERHEAD > MAX_BYTES]
+    named = replace(state, acls={}) if unnamed else state
+    large = [path for path, data in nodes(named, broker_id).items() if len(data) + OVERHEAD > MAX_BYTES]
     if large:
         found.append(
             f"the nodes {some(large)} would have more bytes than ZooKeeper takes ({MAX_BYTES}, jute.maxbuffer)"
@@ -95,7 +103,23 @@ def nodes(state: ClusterState, broker_id: int, kept: Contents | None = None) -> 
         found[f"{paths.CONFIGS}/{name}"] = configs.encode(content)
     for topic in state.topics.values():
         found |= _topic_nodes(topic)
+    return found | _acl_nodes(state.acls)
+
+
+def _acl_nodes(known: Acls) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for pattern, entries in sorted(known.items()):
+        path = acls.path(pattern)
+        for parent in parents(path):
+            found.setdefault(parent, b"")
+        found[path] = acls.encode(entries)
     return found
+
+
+def parents(path: str) -> list[str]:
+    """Return the paths of the nodes above one, the highest first."""
+    parts = path.split("/")[1:-1]
+    return [f"/{'/'.join(parts[: count + 1])}" for count in range(len(parts))]
 
 
 def config_nodes(state: ClusterState) -> dict[str, dict[str, str]]:
@@ -134,6 +158,7 @@ class Cluster:
     """Of the partitions that have had a leader."""
     contents: Contents = field(default_factory=dict)
     next_producer_id: int = 0
+    acls: Acls = field(default_factory=dict)
     deleting: Set[str] = frozenset()
     """The topics that are to be deleted."""
 
@@ -204,6 +229,7 @@ def registry(cluster: Cluster, broker_id: int, chance: random.Random) -> Cluster
         controller_epoch=cluster.controller_epoch,
         topics=topics,
         next_producer_id=cluster.next_producer_id,
+        acls=cluster.acls,
     )
     operations = [operation_for(name, content) for name, content in sorted(cluster.contents.items()) if content]
     return apply(state, [each for each in operations if each is not None and _concerns(each, broker_id, topics)])
@@ -249,5 +275,6 @@ def summary(state: ClusterState) -> list[str]:
         f"  topics: {len(state.topics)} with {partitions} partitions",
         f"  configurations: {kinds['topics']} of topics, {kinds['brokers']} of brokers",
         f"  quotas: {quotas}",
+        f"  ACLs: {sum(map(len, state.acls.values()))}",
         f"  producer ids given out: {state.next_producer_id}",
     ]

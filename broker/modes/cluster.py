@@ -96,6 +96,7 @@ class ClusterMode:
             now_ms=runtime.now_ms,
             patience_s=patience_s,
             with_topic_ids=config.protocol_version.has(Feature.TOPIC_IDS),
+            with_acls=config.has_authorizer,
         )
         state = await self._store.start()
         logger.info("broker %d belongs to the cluster %s", self.broker_id, found)

@@ -1,8 +1,8 @@
-"""Follows `/config/changes`: reads what changed, and removes old notices.
+"""Follows `/config/changes`, and nodes like it: reads what changed, and removes old notices.
 
-A notice says which configuration changed, not how; the configuration is read again. Notices of a number up to the last
-one that was seen are ignored. They are removed 15 minutes after they were written, by whichever broker comes first. A
-broker that was without a connection for longer than that reads all configurations.
+A notice says what changed, such as a configuration, not how; that is read again. Notices of a number up to the last one
+that was seen are ignored. They are removed 15 minutes after they were written, by whichever broker comes first. A
+broker that was without a connection for longer than that reads everything.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from dataclasses import dataclass
 from functools import partial
+from typing import Generic, TypeVar
 
 from broker.metadata.tree.session import LOST, Session, each_of
 from broker.metadata.znodes import paths
@@ -24,27 +26,50 @@ logger = logging.getLogger(__name__)
 KEPT_MS = 15 * 60_000
 """The time that a notice is kept, as by Kafka's `ZkNodeChangeNotificationListener`."""
 BLIND_S = 5 * 60
-"""After being without a connection for so many seconds, all configurations are read: notices may have been removed."""
+"""After being without a connection for so many seconds, everything is read: notices may have been removed."""
 RETRY_S = 1.0
 
+Subject = TypeVar("Subject", bound=Hashable)
+"""The subject of a notice."""
 
-class ConfigNotices:
-    """Follows the notices of changed configurations. Used on the event loop's thread only.
+
+@dataclass(frozen=True, slots=True)
+class NoticeKind(Generic[Subject]):
+    """The notices of one kind."""
+
+    path: str
+    """The node that has them."""
+    decode: Callable[[str, bytes], Subject]
+    """Returns what a notice names, for its path and its data; raises ZnodeError."""
+    what: str
+    """Names for the log what the notices are about."""
+    blind_s: float = BLIND_S
+    """After being without a connection for so many seconds, everything is read."""
+
+
+OF_CONFIGS = NoticeKind(paths.CONFIG_CHANGES, decode_config_change, "configurations")
+
+
+class Notices(Generic[Subject]):
+    """Follows the notices of one kind. Used on the event loop's thread only.
 
     Args:
+        kind: which.
         session: the session with ZooKeeper.
         now_ms: the wall clock.
-        read: reads the named nodes below `/config` again.
-        read_all: reads all of them again.
+        read: reads again what notices name.
+        read_all: reads everything of the kind again.
     """
 
     def __init__(
         self,
+        kind: NoticeKind[Subject],
         session: Session,
         now_ms: Callable[[], int],
-        read: Callable[[Iterable[str]], Awaitable[None]],
+        read: Callable[[Iterable[Subject]], Awaitable[None]],
         read_all: Callable[[], Awaitable[None]],
     ) -> None:
+        self._kind = kind
         self._session = session
         self._zookeeper = session.zookeeper
         self._now_ms = now_ms
@@ -60,12 +85,12 @@ class ConfigNotices:
         self._zookeeper.listen(self._session_changed)
 
     async def start(self) -> None:
-        """Read all configurations, and begin to follow changes.
+        """Read everything, and begin to follow changes.
 
         Raises:
             OSError: there was no connection for too long.
         """
-        # Watched before the configurations are read, so that no change is missed.
+        # Watched before everything is read, so that no change is missed.
         self._last = max(map(_number, await self._session.read(self._watch)), default=-1)
         await self._read_all()
         self._following = self._session.loop.create_task(self._follow())
@@ -88,10 +113,10 @@ class ConfigNotices:
 
     async def _watch(self) -> list[str]:
         try:
-            return await self._zookeeper.children(paths.CONFIG_CHANGES, self._told)
+            return await self._zookeeper.children(self._kind.path, self._told)
         except NoNodeError:
-            await ensure(self._zookeeper, paths.CONFIG_CHANGES)
-            return await self._zookeeper.children(paths.CONFIG_CHANGES, self._told)
+            await ensure(self._zookeeper, self._kind.path)
+            return await self._zookeeper.children(self._kind.path, self._told)
 
     async def _follow(self) -> None:
         while True:
@@ -103,17 +128,17 @@ class ConfigNotices:
                 # Told again once there is a connection; a short loss may be over already.
                 self._session.loop.call_later(RETRY_S, self._changed.set)
             except (ZooKeeperError, OSError) as error:
-                logger.error("Changes of configurations cannot be read from ZooKeeper: %s. Trying again", error)
+                logger.error("Changes of %s cannot be read from ZooKeeper: %s. Trying again", self._kind.what, error)
                 self._session.loop.call_later(RETRY_S, self._changed.set)
             except Exception:
-                logger.exception("Changes of configurations cannot be taken over. Trying again")
+                logger.exception("Changes of %s cannot be taken over. Trying again", self._kind.what)
                 self._session.loop.call_later(RETRY_S, self._changed.set)
 
     async def _take(self) -> None:
         lost_at, self._lost_at = self._lost_at, None
         try:
             names = await self._watch()
-            if lost_at is not None and self._session.loop.time() - lost_at > BLIND_S:
+            if lost_at is not None and self._session.loop.time() - lost_at >= self._kind.blind_s:
                 self._last = max(map(_number, names), default=self._last)
                 await self._read_all()
             else:
@@ -128,14 +153,14 @@ class ConfigNotices:
         if not new:
             return
         nodes = await each_of(new, self._get)
-        changed: dict[str, None] = {}
+        changed: dict[Subject, None] = {}
         for name, node in zip(new, nodes, strict=True):
             if node is None:
                 # Removed already: by a clock that is ahead.
                 continue
             self._written_ms[name] = node.stat.created_ms
             try:
-                changed[decode_config_change(_path(name), node.data)] = None
+                changed[self._kind.decode(self._path(name), node.data)] = None
             except ZnodeError as error:
                 logger.error("%s. It is left out", error)
         await self._read(changed)
@@ -154,15 +179,14 @@ class ConfigNotices:
 
     async def _remove(self, name: str) -> None:
         with contextlib.suppress(NoNodeError):
-            await self._zookeeper.delete(_path(name))
+            await self._zookeeper.delete(self._path(name))
         self._written_ms.pop(name, None)
 
     async def _get(self, name: str) -> Node | None:
-        return await self._session.read(partial(self._zookeeper.get, _path(name)))
+        return await self._session.read(partial(self._zookeeper.get, self._path(name)))
 
-
-def _path(name: str) -> str:
-    return f"{paths.CONFIG_CHANGES}/{name}"
+    def _path(self, name: str) -> str:
+        return f"{self._kind.path}/{name}"
 
 
 def _number(name: str) -> int:

@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from broker.authorizer.model import Entries, ResourcePattern
 from broker.metadata.model import ClusterState, TopicState
 from broker.metadata.operations import (
     AddPartitions,
@@ -24,14 +25,16 @@ from broker.metadata.operations import (
     CreateTopic,
     DeleteTopic,
     Operation,
+    SetAcls,
     SetClientQuota,
     SetConfig,
     TakeProducerIds,
     apply,
 )
 from broker.metadata.store import Decision, Listener
+from broker.metadata.tree.acls import AclTree
 from broker.metadata.tree.entities import TOPICS, NoNodeForError, changes, name_of, operation_for
-from broker.metadata.tree.notices import ConfigNotices
+from broker.metadata.tree.notices import OF_CONFIGS, Notices
 from broker.metadata.tree.reading import read_all, read_nodes
 from broker.metadata.tree.session import MAX_BYTES, Session, each_of
 from broker.metadata.tree.topics import TopicOperation, TopicWriter, View
@@ -44,7 +47,7 @@ logger = logging.getLogger(__name__)
 ATTEMPTS = 20
 """The number of attempts of a commit whose nodes others keep changing."""
 
-_WRITTEN = (CreateTopic, AddPartitions, DeleteTopic, SetConfig, SetClientQuota, TakeProducerIds)
+_WRITTEN = (CreateTopic, AddPartitions, DeleteTopic, SetConfig, SetClientQuota, SetAcls, TakeProducerIds)
 """The operations that commits may contain."""
 
 Merge: TypeAlias = Callable[[ClusterState], tuple[ClusterState, Sequence[Operation]]]
@@ -62,6 +65,7 @@ class ZooKeeperStore:
         now_ms: the wall clock.
         patience_s: how long a commit waits for a connection to ZooKeeper.
         with_topic_ids: whether new topics get ids (`inter.broker.protocol.version` is 2.8 or later).
+        with_acls: whether access control entries are read, because the broker has an authorizer.
         max_bytes: the size of a request that ZooKeeper takes (its `jute.maxbuffer`).
     """
 
@@ -75,6 +79,7 @@ class ZooKeeperStore:
         now_ms: Callable[[], int],
         patience_s: float = 18.0,
         with_topic_ids: bool = True,
+        with_acls: bool = False,
         max_bytes: int = MAX_BYTES,
     ) -> None:
         self._broker_id = broker_id
@@ -93,7 +98,8 @@ class ZooKeeperStore:
         self._listeners: list[Listener] = []
         self._topics = TopicWriter(self._session, with_ids=with_topic_ids)
         self._configs = ConfigWriter(self._session, f"{broker_id}-{zookeeper.session_id:x}")
-        self._notices = ConfigNotices(self._session, now_ms, self._read_again, self._read_all)
+        self._notices = Notices(OF_CONFIGS, self._session, now_ms, self._read_again, self._read_all)
+        self._acls = AclTree(self._session, now_ms, lambda: self._state.acls, self._take_acls) if with_acls else None
         self._reading: asyncio.Task[None] | None = None
 
     @property
@@ -105,17 +111,21 @@ class ZooKeeperStore:
         self._listeners.append(listener)
 
     async def start(self) -> ClusterState:
-        """Read the configurations, and begin to follow their changes.
+        """Read the configurations and access control entries, and begin to follow their changes.
 
         Raises:
             OSError: there was no connection for too long.
         """
         await self._notices.start()
+        if self._acls is not None:
+            await self._acls.start()
         return self._state
 
     async def stop(self) -> None:
         """Stop following changes. The session stays open."""
         await self._notices.stop()
+        if self._acls is not None:
+            await self._acls.stop()
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
@@ -233,6 +243,7 @@ class ZooKeeperStore:
         """Write what the operations change; return False if something was not as the decision took it to be."""
         topics = [each for each in operations if isinstance(each, TopicOperation)]
         configs = [each for each in operations if isinstance(each, SetConfig | SetClientQuota)]
+        acls = {each.pattern: each.entries for each in operations if isinstance(each, SetAcls)}
         ids = [each for each in operations if isinstance(each, TakeProducerIds)]
         others = {type(each).__name__ for each in operations if not isinstance(each, _WRITTEN)}
         if others:
@@ -247,6 +258,9 @@ class ZooKeeperStore:
             if by_node:
                 written &= await self._configs.write(by_node, known)
                 await self._read_again(by_node)
+            if acls:
+                assert self._acls is not None
+                written &= await self._acls.write(acls, {each: state.acls.get(each, frozenset()) for each in acls})
             for taken in ids:
                 written &= await self._take_ids(state.next_producer_id, taken)
         except ZooKeeperError as error:
@@ -279,6 +293,10 @@ class ZooKeeperStore:
         return taken
 
     # -- reading
+
+    def _take_acls(self, found: Mapping[ResourcePattern, Entries]) -> None:
+        operations = [SetAcls(pattern, entries) for pattern, entries in found.items()]
+        self._replace(apply(self._state, operations), operations)
 
     async def _read_all(self) -> None:
         number = self._next_read()

@@ -10,6 +10,7 @@ protocol between brokers asks for them. Unknown keys are ignored, as Kafka does.
 - `topics`        `/brokers/topics/<topic>` and the state of a partition below it
 - `controller`    `/controller` and `/controller_epoch`
 - `configs`       `/config/<type>/<name>`
+- `acls`          `/kafka-acl` and `/kafka-acl-extended`: access control entries, and notices of their changes
 - `notices`       nodes with which brokers and tools tell of a change or ask for something
 - `cluster`       `/cluster/id`, `/feature` and `/latest_producer_id_block`
 - `migration`     `/migration`: a KRaft controller takes the cluster over

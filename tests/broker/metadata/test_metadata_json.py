@@ -21,6 +21,7 @@ from broker.metadata.model import (
     PartitionState,
     TopicState,
 )
+from tests.broker.authorizer.naive import acls
 
 names = st.text("abcXYZ019._-", min_size=1, max_size=20)
 ids = st.integers(0, 1 << 31)
@@ -60,6 +61,7 @@ states = st.builds(
     st.dictionaries(names, configs, max_size=3),
     st.dictionaries(names, configs, max_size=3),
     st.just({}),
+    acls,
     st.frozensets(st.uuids(), max_size=3),
     st.integers(0, 1 << 62),
     ids,

@@ -11,6 +11,14 @@ from typing import Any
 
 import pytest
 
+from broker.authorizer.model import (
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourcePattern,
+    ResourceType,
+)
 from broker.config.server import BrokerConfig
 from broker.log.directories import checkpoints
 from broker.log.directories.log_dir import LogDirLockedError
@@ -40,6 +48,8 @@ def partition(epoch: int) -> PartitionState:
     return PartitionState((BROKER,), (BROKER,), BROKER, epoch, 4, 2)
 
 
+READS = AclEntry("User:alice", "*", AclOperation.READ, AclPermission.ALLOW)
+DENIED = AclEntry("User:*", "10.0.0.1", AclOperation.ALL, AclPermission.DENY)
 LONE = ClusterState(
     "id-of-the-cluster",
     controller_epoch=5,
@@ -52,6 +62,10 @@ LONE = ClusterState(
         QuotaEntity.of([("user", "alice")]): {"producer_byte_rate": 1000.0},
         QuotaEntity.of([("user", "bob"), ("client-id", None)]): {"request_percentage": 12.5},
         QuotaEntity.of([("ip", "10.0.0.1")]): {"connection_creation_rate": 3.0},
+    },
+    acls={
+        ResourcePattern(ResourceType.TOPIC, PatternType.LITERAL, "words"): frozenset({READS, DENIED}),
+        ResourcePattern(ResourceType.GROUP, PatternType.PREFIXED, "wor"): frozenset({READS}),
     },
     next_producer_id=3500,
     revision=9,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from broker.metadata.tree.notices import ConfigNotices
+from broker.metadata.tree.notices import OF_CONFIGS, Notices
 from broker.metadata.tree.session import Session
 from broker.metadata.znodes import notices, paths
 from broker.zookeeper.interface import ensure
@@ -30,7 +30,7 @@ def test_changes_are_followed_after_what_nobody_has_foreseen(caplog: pytest.LogC
 
         async def read_all() -> None: ...
 
-        following = ConfigNotices(Session(zookeeper, loop, patience_s=6), lambda: 0, read, read_all)
+        following = Notices(OF_CONFIGS, Session(zookeeper, loop, patience_s=6), lambda: 0, read, read_all)
         await following.start()
         await zookeeper.create(paths.CONFIG_CHANGE_PREFIX, notices.encode_config_change("topics/t"), is_sequential=True)
         async with asyncio.timeout(60):
