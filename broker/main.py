@@ -15,6 +15,7 @@ import sys
 import threading
 from typing import NoReturn
 
+from broker.authorizer.authorizer import AUDIT_LOGGER
 from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
 from broker.log.directories.log_dir import InconsistentClusterIdError, LogDirLockedError, LogDirUnusableError
@@ -136,7 +137,7 @@ def _set_up_logging(form: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    for package in ("kafkalog", "broker"):
+    for package in ("kafkalog", "broker", AUDIT_LOGGER):
         logging.getLogger(package).setLevel(logging.INFO)
 
 

@@ -5,6 +5,7 @@ A module of handlers serves one family of APIs and lists them in `HANDLERS`. The
 - `dispatcher`    decodes a frame and calls the handler; errors become responses or closed connections
 - `registry`      the served APIs, their versions and modules
 - `context`       arguments of handlers: the broker's parts, and the request to answer
+- `authorization`  handlers ask the authorizer
 - `errors`        errors become Kafka's error codes
 - `current_leaders`  responses name the leaders of partitions that are not led here (KIP-951)
 - `large`         large requests are served in turns, so that others need not wait

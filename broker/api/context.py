@@ -12,7 +12,10 @@ from broker.api.errors import ClientGoneError, make_encodable
 from broker.api.fetch.fetch_session import FetchSessionCache
 from broker.api.large import FullCollections, Lanes, Turn, Turns, release
 from broker.api.loop_time import LoopTime
+from broker.authorizer.authorizer import Authorizer
+from broker.authorizer.model import ALL_OPERATIONS, CLUSTER_NAME, NOT_ASKED, AclOperation, ResourceType
 from broker.config.server import BrokerConfig
+from broker.controller.acls import AclController
 from broker.controller.auto_creation import AutoCreation
 from broker.controller.cluster.controller import ClusterController
 from broker.controller.configs import ConfigController
@@ -64,6 +67,9 @@ class Broker:
     quotas: ClientQuotas
     connection_rates: ConnectionRates
     quota_controller: QuotaController
+    authorizer: Authorizer | None
+    """Decides what clients may do; None if everybody may do everything."""
+    acls: AclController
     publisher: ConfigPublisher
     groups: GroupCoordinator
     classic_groups: ClassicGroups
@@ -164,6 +170,75 @@ class Request:
         """The name of the principal that sent it, for quotas."""
         return self.connection.session.principal.name
 
+    # -- authorization
+
+    @property
+    def api_name(self) -> str:
+        """The name of its API, such as `Fetch`."""
+        return self.response_type.__name__.removesuffix("Response")
+
+    def allows(
+        self, operation: AclOperation, kind: ResourceType, name: str, *, count: int = 1, tells_denied: bool = True
+    ) -> bool:
+        """Return whether its client may do an operation with a resource, and tell the audit log.
+
+        Args:
+            operation: the operation.
+            kind: the type of the resource.
+            name: its name.
+            count: how often the request names it.
+            tells_denied: whether the log is told of a denial. It is not where another right would do as well.
+        """
+        authorizer = self.broker.authorizer
+        if authorizer is None:
+            return True
+        session = self.connection.session
+        return authorizer.check(
+            session.principal,
+            session.peer,
+            operation,
+            kind,
+            name,
+            api=self.api_name,
+            count=count,
+            tells_denied=tells_denied,
+        )
+
+    def allows_cluster(self, operation: AclOperation, *, tells_denied: bool = True) -> bool:
+        """Return whether its client may do an operation with the cluster, and tell the audit log."""
+        return self.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME, tells_denied=tells_denied)
+
+    def allows_any(self, operation: AclOperation, kind: ResourceType) -> bool:
+        """Return whether its client may do an operation with some resource of a type, and tell the audit log."""
+        authorizer, session = self.broker.authorizer, self.connection.session
+        return authorizer is None or authorizer.check_any(
+            session.principal, session.peer, operation, kind, api=self.api_name
+        )
+
+    def sees(self, kind: ResourceType, name: str) -> bool:
+        """Return whether its client may know of a resource; the audit log is not told, for lists that leave it out."""
+        authorizer, session = self.broker.authorizer, self.connection.session
+        return authorizer is None or authorizer.allows(
+            session.principal, session.peer, AclOperation.DESCRIBE, kind, name
+        )
+
+    def authorized_operations(self, asked: bool, kind: ResourceType, name: str) -> int:
+        """Return the operations that its client may do with a resource, as a bit field, if they were asked for."""
+        if not asked:
+            return NOT_ASKED
+        authorizer, session = self.broker.authorizer, self.connection.session
+        if authorizer is None:
+            return ALL_OPERATIONS[kind]
+        return authorizer.authorized(session.principal, session.peer, kind, name)
+
+    def authorized_cluster_operations(self, asked: bool) -> int:
+        """Return the same for the cluster; 0 if the client may not describe it."""
+        if asked and not self.allows_cluster(AclOperation.DESCRIBE):
+            return 0
+        return self.authorized_operations(asked, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    # -- quotas
+
     def quota_wait_ms(
         self, *uses: tuple[ClientQuota, float], timed: bool = True, mutations: Mutations | None = None
     ) -> int:
@@ -244,10 +319,20 @@ class Request:
         field = next((field for field in self.response_type.fields if field.name == "error_code"), None)
         if self.is_answered or field is None or self.version not in field.versions:
             return False
-        response = self.response_type(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-        make_encodable(response, self.version)
-        self.reply(response, 0)
+        self.reply(self._empty(ErrorCode.UNKNOWN_SERVER_ERROR), 0)
         return True
+
+    def refuse(self, code: ErrorCode) -> None:
+        """Answer an error, and nothing else; a version without a field for it has an empty answer."""
+        response = self._empty(code)
+        if any(field.name == "error_message" for field in response.fields):
+            response.error_message = code.message
+        self.reply(response)
+
+    def _empty(self, code: ErrorCode) -> Any:
+        response = self.response_type(error_code=code)
+        make_encodable(response, self.version)
+        return response
 
     def _encoded(self, response: Response) -> list[Chunk]:
         try:

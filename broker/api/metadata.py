@@ -8,10 +8,12 @@ from heapq import merge
 from itertools import islice
 from typing import Any
 
+from broker.api.authorization import TopicRights
 from broker.api.context import Broker, Request
 from broker.api.errors import error_code
 from broker.api.explanations import explanation
 from broker.api.unknown_cluster import knows_cluster
+from broker.authorizer.model import AclOperation, ResourceType
 from broker.controller.decisions.planning import MAX_PARTITIONS_PER_REQUEST, check_topic_name
 from broker.metadata.model import NO_LEADER, NO_TOPIC_ID, TopicState
 from kafkalog.protocol.errors import (
@@ -44,10 +46,6 @@ from kafkalog.protocol.messages.metadata import (
 )
 from kafkalog.storage.topics import INTERNAL_TOPICS
 
-NO_AUTHORIZED_OPERATIONS = -(1 << 31)
-ALL_TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
-"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE and both _CONFIGS: without an authorizer all are allowed."""
-ALL_CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
 CREATION_S = 2.0
 """The seconds that metadata waits for ZooKeeper to take new topics: the client wants to know of the others, too."""
 AT_ONCE = 100
@@ -71,14 +69,17 @@ async def handle_metadata(request: Request) -> None:
         brokers=_brokers(request, MetadataResponseBroker),
         cluster_id=broker.metadata.cluster_id,
         controller_id=broker.metadata.controller_id,
-        cluster_authorized_operations=(
-            ALL_CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else NO_AUTHORIZED_OPERATIONS
+        cluster_authorized_operations=request.authorized_cluster_operations(
+            message.include_cluster_authorized_operations
         ),
     )
     created: Mapping[str, ErrorCode] = {}
     # An empty list means every topic in version 0, where a list cannot be null.
     if message.topics is None or (request.version == 0 and not message.topics):
-        wanted = [MetadataRequestTopic(name=name) for name in broker.metadata.topic_names()]
+        names: Iterable[str] = broker.metadata.topic_names()
+        if broker.authorizer is not None:
+            names = [name async for name in request.each(names) if request.sees(ResourceType.TOPIC, name)]
+        wanted = [MetadataRequestTopic(name=name) for name in names]
     else:
         wanted = message.topics
         if len(wanted) > 1:
@@ -108,12 +109,24 @@ async def handle_metadata(request: Request) -> None:
 async def _answered(
     request: Request, asked: MetadataRequestTopic, created: Mapping[str, ErrorCode]
 ) -> MetadataResponseTopic:
+    name, is_by_id = asked.name, asked.name is None
+    if name is None:
+        name = request.broker.metadata.names_by_id().get(asked.topic_id)
+    if name is not None and not request.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+        # Who may not know of a topic learns neither the name of an id, nor the id of a name, nor whether it exists.
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return MetadataResponseTopic(error_code=denied, name=None if is_by_id else name, topic_id=asked.topic_id)
     topic = await _topic(request, asked.name, asked.topic_id, ALL)
-    if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name is not None:
-        topic.error_code = created.get(topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if request.message.include_topic_authorized_operations and topic.error_code == ErrorCode.NONE:
-        topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+    if topic.error_code in _NOT_THERE and topic.name is not None:
+        topic.error_code = created.get(topic.name, ErrorCode(topic.error_code))
+    if topic.name is not None and topic.error_code == ErrorCode.NONE:
+        is_asked = request.message.include_topic_authorized_operations
+        topic.topic_authorized_operations = request.authorized_operations(is_asked, ResourceType.TOPIC, topic.name)
     return topic
+
+
+_NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
+"""The errors of topics that do not exist."""
 
 
 async def _is_named_by_id(request: Request, wanted: list[MetadataRequestTopic]) -> bool:
@@ -141,20 +154,29 @@ async def _auto_create(request: Request, wanted: list[MetadataRequestTopic]) -> 
     """
     broker = request.broker
     missing: dict[str, None] = {}
+    denied: dict[str, ErrorCode] = {}
+    rights: TopicRights | None = None
     async for asked in request.each(wanted):
         name = asked.name
-        if name and broker.metadata.topic(name) is None and name not in INTERNAL_TOPICS and _is_legal(name):
+        if not name or broker.metadata.topic(name) is not None or not request.sees(ResourceType.TOPIC, name):
+            continue
+        if rights is None:
+            may_create = request.allows_cluster(AclOperation.CREATE, tells_denied=False)
+            rights = TopicRights(request, AclOperation.CREATE, all_allowed=may_create)
+        if not rights.allow(name):
+            denied[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif name not in INTERNAL_TOPICS and _is_legal(name):
             missing[name] = None
             if len(missing) == MAX_PARTITIONS_PER_REQUEST:
                 break
     if not missing:
-        return {}
+        return denied
     # Created topics count for the quota, but metadata is never refused for it.
     mutations = request.mutations(strict_since=request.version + 1)
     # Kafka's brokers do not wait for the controller's answer. The client asks again.
     patience = CREATION_S if broker.member is not None else None
     made = await broker.auto_creation.create(missing, mutations.record, patience)
-    return {name: _code_of(result) for name, result in made.items()}
+    return denied | {name: _code_of(result) for name, result in made.items()}
 
 
 def _code_of(result: TopicState | KafkaError) -> ErrorCode:
@@ -244,8 +266,8 @@ async def handle_describe_cluster(request: Request) -> None:
             brokers=_brokers(request, DescribeClusterBroker),
             cluster_id=broker.metadata.cluster_id,
             controller_id=broker.metadata.controller_id,
-            cluster_authorized_operations=(
-                ALL_CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else NO_AUTHORIZED_OPERATIONS
+            cluster_authorized_operations=request.authorized_cluster_operations(
+                message.include_cluster_authorized_operations
             ),
         )
     )
@@ -281,6 +303,12 @@ async def handle_describe_topic_partitions(request: Request) -> None:
         if remaining == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
+        is_named = bool(asked)
+        if not (request.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name, tells_denied=is_named)):
+            if is_named:
+                denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=denied, name=name))
+            continue
         begin = first_partition if name == first_topic else 0
         topic = await _topic(request, name, NO_TOPIC_ID, slice(begin, begin + remaining))
         partitions = topic.partitions
@@ -293,7 +321,7 @@ async def handle_describe_topic_partitions(request: Request) -> None:
                 topic_id=topic.topic_id,
                 is_internal=topic.is_internal,
                 partitions=[_described(broker, name, partition, explained) for partition in partitions],
-                topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+                topic_authorized_operations=request.authorized_operations(True, ResourceType.TOPIC, name),
             )
         )
         state = broker.metadata.topic(name)

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from broker.api.authorization import TopicRights
 from broker.api.context import Request
 from broker.api.errors import Answering, error_code
+from broker.authorizer.model import AclOperation
 from broker.log.log import Log
 from broker.log.read.log_reader import MAX_TIMESTAMP
 from broker.log.read.segment_times import Unread, read_unread, unknown_largest
@@ -22,6 +24,7 @@ from kafkalog.protocol.errors import (
     InvalidTopicError,
     LeaderNotAvailableError,
     OffsetNotAvailableError,
+    TopicAuthorizationFailedError,
     UnsupportedForMessageFormatError,
     UnsupportedVersionError,
 )
@@ -50,6 +53,8 @@ LATEST, EARLIEST, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -4, -5
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 """The first version in which each negative timestamp has its meaning."""
 UNKNOWN = -1
+CONSUMER = -1
+"""The replica id of clients."""
 DEBUGGING_REPLICA = -2
 """The replica id of tools, and of a controller, that ask any replica: not only the leader answers."""
 READ_IN_STEPS = 8
@@ -67,11 +72,15 @@ async def handle_list_offsets(request: Request) -> None:
             counts[topic.name, wanted.partition_index] += 1
     isolation = FetchIsolation.of(message.replica_id, message.isolation_level)
     topics = []
+    rights = _rights(request, is_from_broker=message.replica_id != CONSUMER)
     async for topic in request.each(message.topics):
         results = []
+        is_allowed = rights.allow(topic.name, len(topic.partitions))
         async for wanted in request.each(topic.partitions):
             result = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
             with Answering(result), _mapped_for(request.version):
+                if not is_allowed:
+                    raise TopicAuthorizationFailedError
                 _check(request.version, wanted.timestamp, counts[topic.name, wanted.partition_index])
                 if message.replica_id == DEBUGGING_REPLICA and wanted.timestamp == LATEST and request.version > 0:
                     _tell_log_end(request, topic.name, wanted.partition_index, result)
@@ -83,6 +92,12 @@ async def handle_list_offsets(request: Request) -> None:
             results.append(result)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
     await request.answer(ListOffsetsResponse(topics=topics), counts)
+
+
+def _rights(request: Request, *, is_from_broker: bool) -> TopicRights:
+    """Return which topics the client may describe: all of them if it is another broker of the cluster."""
+    is_broker = is_from_broker and request.allows_cluster(AclOperation.CLUSTER_ACTION, tells_denied=False)
+    return TopicRights(request, AclOperation.DESCRIBE, all_allowed=is_broker)
 
 
 async def _answer(
@@ -202,11 +217,15 @@ def _offsets_before(request: Request, partition: Partition, wanted: ListOffsetsP
 async def handle_offset_for_leader_epoch(request: Request) -> None:
     message: OffsetForLeaderEpochRequest = request.message
     topics = []
+    rights = _rights(request, is_from_broker=True)
     async for topic in request.each(message.topics):
         results = []
+        is_allowed = rights.allow(topic.topic, len(topic.partitions))
         async for wanted in request.each(topic.partitions):
             result = EpochEndOffset(partition=wanted.partition)
             with Answering(result):
+                if not is_allowed:
+                    raise TopicAuthorizationFailedError
                 partition = request.broker.replicas.require(topic.topic, wanted.partition)
                 partition.check_leader_epoch(wanted.current_leader_epoch)
                 result.leader_epoch, result.end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
@@ -221,11 +240,15 @@ async def handle_delete_records(request: Request) -> None:
     has_deleted = False
     waiting: list[tuple[Partition, int, DeleteRecordsPartitionResult]] = []
     try:
+        rights = TopicRights(request, AclOperation.DELETE)
         async for topic in request.each(message.topics):
             results = []
+            is_allowed = rights.allow(topic.name, len(topic.partitions))
             async for wanted in request.each(topic.partitions):
                 result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=UNKNOWN)
                 with Answering(result):
+                    if not is_allowed:
+                        raise TopicAuthorizationFailedError
                     if topic.name in INTERNAL_TOPICS:
                         raise InvalidTopicError
                     partition = request.broker.replicas.require(topic.name, wanted.partition_index)

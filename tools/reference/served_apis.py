@@ -15,7 +15,7 @@ its newer versions get the error UNSUPPORTED_VERSION, with this list.
 Those between brokers are served by a member of a cluster (`zookeeper.connect`), on the listener of
 `inter.broker.listener.name`.
 
-No authorizer can be configured, so DescribeAcls, CreateAcls and DeleteAcls answer SECURITY_DISABLED. The fields of each
+Without an authorizer DescribeAcls, CreateAcls and DeleteAcls answer SECURITY_DISABLED. The fields of each
 API are in `kafkalog/protocol/messages`. [What is supported](supported.md) describes the areas.
 
 | key | API | versions |

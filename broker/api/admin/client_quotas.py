@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
+from broker.api.authorization import needs_cluster
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
+from broker.authorizer.model import AclOperation
 from broker.controller.quotas import QuotaAlteration
-from kafkalog.protocol.errors import DuplicateResourceError, KafkaError, ResourceNotFoundError
+from kafkalog.protocol.errors import (
+    ClusterAuthorizationFailedError,
+    DuplicateResourceError,
+    KafkaError,
+    ResourceNotFoundError,
+)
 from kafkalog.protocol.messages.alter_client_quotas import (
     AlterClientQuotasEntity,
     AlterClientQuotasRequest,
@@ -28,6 +36,7 @@ from kafkalog.protocol.messages.describe_user_scram_credentials import (
 )
 
 
+@needs_cluster(AclOperation.DESCRIBE_CONFIGS)
 async def handle_describe_client_quotas(request: Request) -> None:
     message: DescribeClientQuotasRequest = request.message
     components = [(each.entity_type, each.match_type, each.match) async for each in request.each(message.components)]
@@ -55,7 +64,11 @@ async def handle_alter_client_quotas(request: Request) -> None:
         parts = [(part.entity_type, part.entity_name) for part in entry.entity]
         changes = [(op.key, None if op.remove else op.value) for op in entry.ops]
         alterations.append(QuotaAlteration(parts, changes))
-    outcomes = await request.broker.quota_controller.alter(alterations, validate_only=message.validate_only)
+    outcomes: Sequence[KafkaError | None]
+    if request.allows_cluster(AclOperation.ALTER_CONFIGS):
+        outcomes = await request.broker.quota_controller.alter(alterations, validate_only=message.validate_only)
+    else:
+        outcomes = [ClusterAuthorizationFailedError()] * len(alterations)
     results = []
     async for alteration, error in request.each(zip(alterations, outcomes, strict=True)):
         entity = [AlterClientQuotasEntity(entity_type=kind, entity_name=name) for kind, name in alteration.parts]
@@ -66,6 +79,7 @@ async def handle_alter_client_quotas(request: Request) -> None:
     await request.answer(AlterClientQuotasResponse(entries=results), alterations, outcomes)
 
 
+@needs_cluster(AclOperation.DESCRIBE)
 async def handle_describe_user_scram_credentials(request: Request) -> None:
     """Serve DescribeUserScramCredentials: no user has credentials, because there are no SASL listeners.
 

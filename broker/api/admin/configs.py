@@ -7,11 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from broker.api.context import Request
 from broker.api.errors import Answering
+from broker.authorizer.model import AclOperation, ResourceType
 from broker.config.stored_topic import UNREADABLE
 from broker.controller.alterations import Alteration, Op
 from broker.controller.configs import Described, ResourceChange, ResourceKind
 from broker.controller.loggers import LoggerController
-from kafkalog.protocol.errors import InvalidRequestError
+from kafkalog.protocol.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    InvalidRequestError,
+    TopicAuthorizationFailedError,
+)
 from kafkalog.protocol.messages import alter_configs, incremental_alter_configs
 from kafkalog.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -62,6 +68,7 @@ async def handle_describe_configs(request: Request) -> None:
     async for (kind, name), keys in request.each(wanted.items()):
         result = DescribeConfigsResult(error_message=None, resource_type=kind, resource_name=name)
         with Answering(result):
+            _check_allowed(request, AclOperation.DESCRIBE_CONFIGS, kind, name)
             configs = {config.name: config for config in _describe(request, kind, name)}
             # Whoever asks for some keys has to know, too, that none of them can be read.
             if keys is None or UNREADABLE in configs:
@@ -70,6 +77,22 @@ async def handle_describe_configs(request: Request) -> None:
                 result.configs = [configs[key] async for key in request.each(keys) if key in configs]
         results.append(result)
     await request.answer(DescribeConfigsResponse(results=results), wanted)
+
+
+def _check_allowed(request: Request, operation: AclOperation, kind: int, name: str) -> None:
+    """Refuse a client that may not do an operation with the configurations of a resource.
+
+    Raises:
+        TopicAuthorizationFailedError, GroupAuthorizationFailedError, ClusterAuthorizationFailedError: it may not.
+    """
+    if kind == ResourceKind.TOPIC:
+        if not request.allows(operation, ResourceType.TOPIC, name):
+            raise TopicAuthorizationFailedError
+    elif kind == ResourceKind.GROUP:
+        if not request.allows(operation, ResourceType.GROUP, name):
+            raise GroupAuthorizationFailedError
+    elif not request.allows_cluster(operation):
+        raise ClusterAuthorizationFailedError
 
 
 def _describe(request: Request, kind: int, name: str) -> Iterator[DescribeConfigsResourceResult]:
@@ -120,6 +143,7 @@ async def handle_alter_configs(request: Request) -> None:
         )
         with Answering(result):
             _check_once(counts, resource)
+            _check_allowed(request, AclOperation.ALTER_CONFIGS, resource.resource_type, resource.resource_name)
             values = [(config.name, config.value) async for config in request.each(resource.configs)]
             kind = _kind(resource.resource_type)
             changes.append((result, request.broker.configs.replacement(kind, resource.resource_name, values)))
@@ -138,6 +162,7 @@ async def handle_incremental_alter_configs(request: Request) -> None:
         )
         with Answering(result):
             _check_once(counts, resource)
+            _check_allowed(request, AclOperation.ALTER_CONFIGS, resource.resource_type, resource.resource_name)
             alterations = [
                 Alteration(config.name, _operation(config.config_operation), config.value)
                 async for config in request.each(resource.configs)

@@ -9,11 +9,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from broker.api.authorization import needs_cluster
 from broker.api.context import Request
 from broker.api.errors import error_code
+from broker.authorizer.model import AclOperation
 from broker.log.directories.log_dir import LogDir
 from broker.replica.hosting.log_dirs import alter_log_dir
-from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.errors import ClusterAuthorizationFailedError, ErrorCode
 from kafkalog.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -43,6 +45,7 @@ class _Row(NamedTuple):
     is_future: bool
 
 
+@needs_cluster(AclOperation.DESCRIBE)
 async def handle_describe_log_dirs(request: Request) -> None:
     message: DescribeLogDirsRequest = request.message
     replicas = request.broker.replicas
@@ -107,10 +110,13 @@ async def handle_alter_replica_log_dirs(request: Request) -> None:
             async for index in request.each(topic.partitions):
                 wanted[topic.name, index] = directory.path
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    is_allowed = request.allows_cluster(AclOperation.ALTER)
     failed, example = 0, ""
     async for (name, index), path in request.each(wanted.items()):
         result = AlterReplicaLogDirPartitionResult(partition_index=index)
         try:
+            if not is_allowed:
+                raise ClusterAuthorizationFailedError
             alter_log_dir(request.broker.replicas, name, index, path)
         except Exception as error:
             result.error_code = error_code(error)
@@ -119,7 +125,7 @@ async def handle_alter_replica_log_dirs(request: Request) -> None:
         if name not in results:
             results[name] = AlterReplicaLogDirTopicResult(topic_name=name)
         results[name].partitions.append(result)
-    if failed:
+    if failed and is_allowed:
         # One line, however many partitions a client names.
         logger.warning("Unable to alter the log directory of %d partitions, the first of them %s", failed, example)
     await request.answer(AlterReplicaLogDirsResponse(results=list(results.values())), wanted)

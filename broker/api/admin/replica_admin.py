@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from broker.api.authorization import needs_cluster
 from broker.api.cluster import replica_admin as cluster
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
+from broker.authorizer.model import AclOperation
 from broker.controller.decisions.elections import ElectionType, TopicPartition, elect, judge
 from broker.controller.decisions.reassignments import judge_reassignment
 from kafkalog.protocol.errors import ErrorCode, InvalidRequestError, KafkaError
@@ -29,6 +31,9 @@ from kafkalog.protocol.messages.list_partition_reassignments import (
 
 
 async def handle_elect_leaders(request: Request) -> None:
+    if not request.allows_cluster(AclOperation.ALTER):
+        await _refuse_elections(request)
+        return
     if request.broker.controller is not None:
         await cluster.elect_leaders(request, request.broker.controller)
         return
@@ -64,6 +69,21 @@ async def handle_elect_leaders(request: Request) -> None:
     await request.answer(response, errors)
 
 
+async def _refuse_elections(request: Request) -> None:
+    """Answer CLUSTER_AUTHORIZATION_FAILED for each partition that is named, which clients look at."""
+    message: ElectLeadersRequest = request.message
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    results = []
+    async for topic in request.each(message.topic_partitions or ()):
+        rows = [
+            PartitionResult(partition_id=index, error_code=code, error_message=code.message)
+            async for index in request.each(topic.partitions)
+        ]
+        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=rows))
+    await request.answer(ElectLeadersResponse(error_code=code, replica_election_results=results))
+
+
+@needs_cluster(AclOperation.ALTER)
 async def handle_alter_partition_reassignments(request: Request) -> None:
     if request.broker.controller is not None:
         await cluster.alter_reassignments(request, request.broker.controller)
@@ -90,6 +110,7 @@ async def handle_alter_partition_reassignments(request: Request) -> None:
     await request.answer(response, wanted)
 
 
+@needs_cluster(AclOperation.DESCRIBE)
 async def handle_list_partition_reassignments(request: Request) -> None:
     if request.broker.controller is not None:
         await cluster.list_reassignments(request, request.broker.controller)

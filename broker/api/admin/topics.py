@@ -6,11 +6,13 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable
 
-from broker.api.context import Broker, Request
+from broker.api.authorization import TopicRights
+from broker.api.context import Request
 from broker.api.errors import Answering, error_code, error_message
+from broker.authorizer.model import AclOperation, ResourceType
 from broker.controller.decisions.planning import NewTopic
-from broker.metadata.model import TopicState
-from kafkalog.protocol.errors import ErrorCode
+from broker.metadata.model import NO_TOPIC_ID, TopicState
+from kafkalog.protocol.errors import ErrorCode, KafkaError, TopicAuthorizationFailedError
 from kafkalog.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -39,16 +41,26 @@ async def handle_create_topics(request: Request) -> None:
     message: CreateTopicsRequest = request.message
     broker = request.broker
     counts = await _counted(request, message.topics)
-    wanted = [await _wanted(request, topic) async for topic in request.each(message.topics) if counts[topic.name] == 1]
     mutations = request.mutations(CREATE_REFUSED_SINCE)
     refusal = request.refusal
-    made = (
-        await broker.topics.create(
+    rights = TopicRights(
+        request, AclOperation.CREATE, all_allowed=request.allows_cluster(AclOperation.CREATE, tells_denied=False)
+    )
+    denied = TopicAuthorizationFailedError("Authorization failed.")
+    made: dict[str, TopicState | KafkaError] = {}
+    wanted = []
+    async for topic in request.each(message.topics):
+        if refusal is not None:
+            made[topic.name] = refusal
+        elif counts[topic.name] == 1:
+            if rights.allow(topic.name):
+                wanted.append(await _wanted(request, topic))
+            else:
+                made[topic.name] = denied
+    if wanted:
+        made |= await broker.topics.create(
             wanted, validate_only=message.validate_only, admit=mutations.record, wait_ms=message.timeout_ms
         )
-        if refusal is None
-        else dict.fromkeys(counts, refusal)
-    )
     results = []
     async for name in request.each(counts):
         result = CreatableTopicResult(name=name, error_message=None)
@@ -57,7 +69,7 @@ async def handle_create_topics(request: Request) -> None:
             result.error_code = ErrorCode.INVALID_REQUEST
             result.error_message = "Duplicate topic name."
         elif isinstance(outcome, TopicState):
-            _fill(broker, outcome, result, message.validate_only)
+            _fill(request, outcome, result, message.validate_only)
         else:
             result.error_code = error_code(outcome)
             result.error_message = error_message(outcome)
@@ -85,7 +97,13 @@ async def _wanted(request: Request, topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _fill(broker: Broker, state: TopicState, result: CreatableTopicResult, validate_only: bool) -> None:
+def _fill(request: Request, state: TopicState, result: CreatableTopicResult, validate_only: bool) -> None:
+    if not request.allows(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, state.name, tells_denied=False):
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        result.configs = None
+        if not validate_only:
+            result.topic_id = state.topic_id
+        return
     result.num_partitions = len(state.partitions)
     result.replication_factor = len(state.partitions[0].replicas)
     if validate_only:
@@ -100,7 +118,7 @@ def _fill(broker: Broker, state: TopicState, result: CreatableTopicResult, valid
             config_source=entry.source,
             is_sensitive=entry.key.sensitive,
         )
-        for entry in broker.configs.describe_topic(state.name)
+        for entry in request.broker.configs.describe_topic(state.name)
     ]
 
 
@@ -110,10 +128,21 @@ async def handle_delete_topics(request: Request) -> None:
     results: list[DeletableTopicResult] = []
     names: dict[str, None] = {}
     ids: dict[str, uuid.UUID] = {}
+    rights = _DeletionRights(request)
 
-    def want(name: str) -> None:
+    def want(name: str, topic_id: uuid.UUID | None) -> None:
+        code = rights.code(name, is_by_id=topic_id is not None)
+        if code is not ErrorCode.NONE:
+            # Who may not know of a topic does not learn the name that belongs to an id, nor the id of a name.
+            shown = None if topic_id is not None and not rights.sees(name) else name
+            result = DeletableTopicResult(name=shown, error_code=code, error_message=code.message)
+            result.topic_id = topic_id or NO_TOPIC_ID
+            results.append(result)
+            return
         names[name] = None
-        if (found := broker.metadata.topic(name)) is not None:
+        if topic_id is not None:
+            ids[name] = topic_id
+        elif (found := broker.metadata.topic(name)) is not None:
             ids[name] = found.topic_id
 
     if request.version >= NAMED_BY_ID_VERSION:
@@ -124,12 +153,10 @@ async def handle_delete_topics(request: Request) -> None:
                 unknown = ErrorCode.UNKNOWN_TOPIC_ID
                 results.append(DeletableTopicResult(name=None, topic_id=topic.topic_id, error_code=unknown))
                 continue
-            want(name)
-            if topic.name is None:
-                ids[name] = topic.topic_id
+            want(name, topic.topic_id if topic.name is None else None)
     else:
         async for name in request.each(message.topic_names):
-            want(name)
+            want(name, None)
     mutations = request.mutations(DELETE_REFUSED_SINCE)
     refusal = request.refusal
     outcomes = (
@@ -149,6 +176,23 @@ async def handle_delete_topics(request: Request) -> None:
     await request.answer(DeleteTopicsResponse(responses=results), names, outcomes, wait_ms=wait_ms)
 
 
+class _DeletionRights:
+    """The rights of a DeleteTopics request's client on its topics."""
+
+    def __init__(self, request: Request) -> None:
+        self._describe = TopicRights(request, AclOperation.DESCRIBE)
+        self._delete = TopicRights(request, AclOperation.DELETE)
+
+    def sees(self, name: str) -> bool:
+        """Return whether the client may know of a topic."""
+        return self._describe.allow(name)
+
+    def code(self, name: str, *, is_by_id: bool) -> ErrorCode:
+        """Return TOPIC_AUTHORIZATION_FAILED if the client may not delete a topic; otherwise NONE."""
+        allowed = (self.sees(name) or not is_by_id) and self._delete.allow(name)
+        return ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
 async def handle_create_partitions(request: Request) -> None:
     message: CreatePartitionsRequest = request.message
     counts = await _counted(request, message.topics)
@@ -163,6 +207,8 @@ async def handle_create_partitions(request: Request) -> None:
             if counts[topic.name] > 1:
                 result.error_code = ErrorCode.INVALID_REQUEST
                 result.error_message = "Duplicate topic in request."
+            elif not request.allows(AclOperation.ALTER, ResourceType.TOPIC, topic.name):
+                raise TopicAuthorizationFailedError("The topic authorization is failed.")
             else:
                 assignments = (
                     None

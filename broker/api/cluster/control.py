@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from broker.api.authorization import needs_cluster
 from broker.api.context import Request
 from broker.api.errors import error_code
+from broker.authorizer.model import AclOperation
 from broker.member.control.control import Control
 from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkalog.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -22,6 +24,7 @@ def _control(request: Request) -> Control:
     return member.control
 
 
+@needs_cluster(AclOperation.CLUSTER_ACTION)
 async def handle_leader_and_isr(request: Request) -> None:
     try:
         response = await _control(request).leader_and_isr(request.message, request.version)
@@ -30,6 +33,7 @@ async def handle_leader_and_isr(request: Request) -> None:
     request.reply(response, 0)
 
 
+@needs_cluster(AclOperation.CLUSTER_ACTION)
 async def handle_stop_replica(request: Request) -> None:
     try:
         response = await _control(request).stop_replica(request.message, request.version)
@@ -38,6 +42,7 @@ async def handle_stop_replica(request: Request) -> None:
     request.reply(response, 0)
 
 
+@needs_cluster(AclOperation.CLUSTER_ACTION)
 def handle_update_metadata(request: Request) -> Awaitable[None] | None:
     if _control(request).is_early(request.message.broker_epoch):
         return _update_when_registered(request)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 
+from broker.api.authorization import needs_cluster
 from broker.api.context import Request
 from broker.api.errors import error_code
+from broker.authorizer.model import AclOperation
 from broker.controller.cluster.controller import ClusterController
 from broker.controller.cluster.events.isr import AskedKey, WantedIsr
 from broker.metadata.model import LeaderRecoveryState
@@ -40,6 +42,7 @@ def _controller(request: Request) -> ClusterController:
     return controller
 
 
+@needs_cluster(AclOperation.CLUSTER_ACTION)
 async def handle_alter_partition(request: Request) -> None:
     try:
         response = await _alter_partition(request)
@@ -101,6 +104,7 @@ def _answer(index: int, result: StateNode | KafkaError, version: int) -> Partiti
     )
 
 
+@needs_cluster(AclOperation.CLUSTER_ACTION)
 async def handle_controlled_shutdown(request: Request) -> None:
     message: ControlledShutdownRequest = request.message
     try:
@@ -113,6 +117,7 @@ async def handle_controlled_shutdown(request: Request) -> None:
     request.reply(response, 0)
 
 
+@needs_cluster(AclOperation.CLUSTER_ACTION)
 async def handle_allocate_producer_ids(request: Request) -> None:
     message: AllocateProducerIdsRequest = request.message
     try:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Sized
 
+from broker.api.authorization import TopicRights
 from broker.api.context import Request
 from broker.api.current_leaders import CurrentLeaders
 from broker.api.errors import error_code
 from broker.api.fetch.fetch_conversion import AS_STORED_SINCE, FetchConversion, Limited
-from broker.api.fetch.fetch_rest import Reader, SessionRest
+from broker.api.fetch.fetch_rest import Authority, Reader, SessionRest
 from broker.api.fetch.fetch_session import (
     NO_SESSION,
     TOPIC_ID_VERSION,
@@ -23,6 +24,7 @@ from broker.api.fetch.fetch_session import (
     PartitionKey,
     partition_key,
 )
+from broker.authorizer.model import AclOperation
 from broker.log.segment.file_slices import ReadResult
 from broker.metadata.model import NO_TOPIC_ID
 from broker.replica.follower_calls import FollowerCall
@@ -32,6 +34,7 @@ from broker.replica.partition import Partition
 from kafkalog.protocol.errors import (
     ErrorCode,
     InconsistentTopicIdError,
+    TopicAuthorizationFailedError,
     UnknownTopicIdError,
     UnsupportedCompressionTypeError,
 )
@@ -101,6 +104,24 @@ def refuse(request: Request, code: ErrorCode) -> None:
     request.reply(FetchResponse(error_code=code), 0 if request.is_from_follower else None)
 
 
+def _rights(request: Request, *, is_from_follower: bool) -> Callable[[str], bool] | None:
+    """Return what tells whether the client may read a topic; None if it may read all of them.
+
+    Whoever states a broker's id needs the right of brokers: followers read what consumers may not see, and what they
+    have read counts as replicated.
+    """
+    if request.broker.authorizer is None:
+        return None
+    if is_from_follower:
+        return None if request.allows_cluster(AclOperation.CLUSTER_ACTION) else lambda topic: False
+    return TopicRights(request, AclOperation.READ).allow
+
+
+def _authority(request: Request) -> Authority | None:
+    authorizer, session = request.broker.authorizer, request.connection.session
+    return None if authorizer is None else Authority(session.principal, session.peer, authorizer.revision)
+
+
 class FetchReading:
     """Reads the partitions of one fetch.
 
@@ -112,7 +133,8 @@ class FetchReading:
     """
 
     __slots__ = (
-        "_diverged", "_is_first", "_is_from_follower", "_is_redirected", "_leaders", "_rack", "_reader", "_replica",
+        "_diverged", "_is_first", "_is_from_follower", "_is_redirected", "_leaders", "_may_read", "_rack", "_reader",
+        "_replica",
         "context", "failed", "isolation", "max_bytes", "min_bytes", "nbytes", "request", "results",
     )  # fmt: skip
 
@@ -125,6 +147,8 @@ class FetchReading:
         self._is_from_follower = self._replica >= 0
         """Quotas of clients do not hold for followers, as in Kafka."""
         self.isolation = FetchIsolation.of(self._replica, message.isolation_level)
+        self._may_read = _rights(request, is_from_follower=self._is_from_follower)
+        """Returns whether the client may read a topic; None if it may read all."""
         self._is_first = True
         """Only the first read notes a follower's position; a repeated read after a wait says nothing new about it."""
         self._diverged = False
@@ -142,7 +166,9 @@ class FetchReading:
         self.failed = False
         self._leaders = CurrentLeaders(request, LEADER_SINCE, NodeEndpoint)
         broker_epoch = message.replica_state.replica_epoch if request.version >= REPLICA_STATE_SINCE else -1
-        self._reader = Reader(self._replica, self.isolation, request.version, self._rack, broker_epoch)
+        self._reader = Reader(
+            self._replica, self.isolation, request.version, self._rack, broker_epoch, _authority(request)
+        )
         session = context.session
         if session is not None and session.rest is not None:
             session.rest.request_came(self._reader)
@@ -199,7 +225,7 @@ class FetchReading:
         left = min(self.max_bytes - self.nbytes, READ_IN_BYTES)
         for state in states:
             partition = get(state.name, state.partition)
-            if partition is not None:
+            if partition is not None and (self._may_read is None or self._may_read(state.name)):
                 size = min(state.max_bytes, left, READ_IN_PARTITION_BYTES)
                 work = partition.log.missing(state.fetch_offset, size)
                 if work is not None:
@@ -244,6 +270,8 @@ class FetchReading:
     def _read_one(self, state: FetchPartitionState, max_bytes: int, min_one: bool, data: PartitionData) -> ReadResult:
         if not state.name:
             raise UnknownTopicIdError
+        if self._may_read is not None and not self._may_read(state.name):
+            raise TopicAuthorizationFailedError
         partition = self.request.broker.replicas.require(state.name, state.partition)
         partition.counters.total_fetch += 1
         if state.topic_id != NO_TOPIC_ID and partition.log.topic_id != state.topic_id:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from broker.api.fetch.fetch_session import FetchPartitionState, FetchSession, partition_key
 from broker.counters import TopicCounters
+from broker.net.session import Principal
 from broker.replica.isolation import FetchIsolation
 from broker.replica.manager import ANY_MINIMUM, ReplicaManager
 from broker.replica.partition import Partition
@@ -19,6 +20,15 @@ READ_ALL_AFTER_MS = 60_000
 """After this time a session's partitions are all read again, for changes that wake nobody: those of configurations."""
 READ_AT_ONCE = 100
 """The most of these that one request reads, so that it does not hold the event loop."""
+
+
+class Authority(NamedTuple):
+    """The client that fetches, and the access control entries by which it may."""
+
+    principal: Principal
+    host: str
+    revision: int
+    """The number of changes of the entries so far."""
 
 
 class Reader(NamedTuple):
@@ -32,6 +42,8 @@ class Reader(NamedTuple):
     """The consumer's rack, if it may be sent to another broker in it; else empty."""
     broker_epoch: int
     """The epoch of the follower's registration, if it tells. Its next life has to be noted of each partition."""
+    authority: Authority | None = None
+    """The client whose rights count, so that no partition rests that it may not read any more."""
 
 
 class _Resting(NamedTuple):

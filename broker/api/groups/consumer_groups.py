@@ -7,8 +7,8 @@ from uuid import UUID
 
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
-from broker.api.groups.groups import ALL_GROUP_OPERATIONS, NO_AUTHORIZED_OPERATIONS
-from kafkalog.protocol.errors import InvalidRequestError, UnknownServerError
+from broker.authorizer.model import AclOperation, ResourceType
+from kafkalog.protocol.errors import GroupAuthorizationFailedError, InvalidRequestError, UnknownServerError
 from kafkalog.protocol.messages import consumer_group_describe, consumer_group_heartbeat
 
 NAMED_AT_ONCE = 10_000
@@ -25,6 +25,8 @@ async def handle_consumer_group_heartbeat(request: Request) -> None:
     message: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest = request.message
     owned: dict[UUID, frozenset[int]] = {}
     try:
+        if not request.allows(AclOperation.READ, ResourceType.GROUP, message.group_id):
+            raise GroupAuthorizationFailedError
         await _find_owned(request, message.topic_partitions or (), owned)
         if message.subscribed_topic_names is not None:
             message.subscribed_topic_names = await _distinct(request, message.subscribed_topic_names)
@@ -103,14 +105,17 @@ async def _find_owned(
 
 async def handle_consumer_group_describe(request: Request) -> None:
     message: consumer_group_describe.ConsumerGroupDescribeRequest = request.message
-    operations = ALL_GROUP_OPERATIONS if message.include_authorized_operations else NO_AUTHORIZED_OPERATIONS
     response = consumer_group_describe.ConsumerGroupDescribeResponse()
     # A group that is named twice is described once, as by DescribeGroups: it may have many members.
     wanted = await request.distinct(message.group_ids)
     async for group_id in request.each(wanted):
         try:
+            if not request.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+                raise GroupAuthorizationFailedError
             group = request.broker.consumer_groups.describe(group_id)
-            group.authorized_operations = operations
+            group.authorized_operations = request.authorized_operations(
+                message.include_authorized_operations, ResourceType.GROUP, group_id
+            )
         except Exception as error:
             group = consumer_group_describe.DescribedGroup(
                 group_id=group_id, error_code=error_code(error), error_message=error_message(error)

@@ -12,7 +12,16 @@ from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.api.large import Turn
 from broker.api.unknown_cluster import knows_cluster
-from kafkalog.protocol.errors import CoordinatorNotAvailableError, ErrorCode, InvalidRequestError, KafkaError
+from broker.authorizer.model import AclOperation, ResourceType
+from kafkalog.protocol.errors import (
+    ClusterAuthorizationFailedError,
+    CoordinatorNotAvailableError,
+    ErrorCode,
+    GroupAuthorizationFailedError,
+    InvalidRequestError,
+    KafkaError,
+    TransactionalIdAuthorizationFailedError,
+)
 from kafkalog.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -50,24 +59,47 @@ async def handle_find_coordinator(request: Request) -> None:
 
 async def _find(request: Request, keys: Sequence[str], turn: Turn) -> list[Coordinator]:
     """Find the coordinators of keys of the request's type; other requests get their turn in between."""
-    try:
-        topic, partition_for = await _topic_of(request)
-    except Exception as error:
-        failed = error
-
-        def partition_for(key: str) -> int:
-            raise failed
-
-        topic = ""
+    denied = []
+    for key in keys:
+        denied.append(_denial(request, key))
+        if turn.is_over:
+            await turn.end()
+    topic, partition_for = "", _raising(CoordinatorNotAvailableError())
+    if None in denied:
+        try:
+            topic, partition_for = await _topic_of(request)
+        except Exception as error:
+            partition_for = _raising(error)
     turn.begin()
     found = []
-    for key in keys:
-        found.append(_coordinator(request, key, topic, partition_for))
+    for key, denial in zip(keys, denied, strict=True):
+        found.append(_coordinator(request, key, topic, partition_for if denial is None else _raising(denial)))
         if turn.is_over:
             await turn.end()
             if request.connection.closed:
                 break
     return found
+
+
+def _raising(error: Exception) -> Callable[[str], int]:
+    """Return a function that stands for a key's partition where there is none."""
+
+    def partition_for(key: str) -> int:
+        raise error
+
+    return partition_for
+
+
+def _denial(request: Request, key: str) -> KafkaError | None:
+    """Return why the client may not know of a key's coordinator; None if it may."""
+    kind = request.message.key_type
+    if kind == GROUP and not request.allows(AclOperation.DESCRIBE, ResourceType.GROUP, key):
+        return GroupAuthorizationFailedError()
+    if kind == TRANSACTION and not request.allows(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
+        return TransactionalIdAuthorizationFailedError()
+    if kind == SHARE and request.version >= SHARE_SINCE and not request.allows_cluster(AclOperation.CLUSTER_ACTION):
+        return ClusterAuthorizationFailedError()
+    return None
 
 
 async def _topic_of(request: Request) -> tuple[str, Callable[[str], int]]:

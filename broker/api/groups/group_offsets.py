@@ -13,16 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from broker.api.authorization import TopicRights
 from broker.api.context import Broker, Request
 from broker.api.errors import error_code
 from broker.api.large import Turn
+from broker.authorizer.model import AclOperation, ResourceType
 from broker.coordinator.group.membership import CommitRequest
 from broker.coordinator.group.offsets import Committed, GroupOffsets, OffsetsView, TopicPartition
 from broker.coordinator.group.service import Admit
 from broker.coordinator.transaction.service import Verified
 from broker.member.group_offsets import GroupOffsetNodes
 from broker.replica.partition import Partition
-from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.errors import ErrorCode, GroupAuthorizationFailedError
 from kafkalog.protocol.messages import offset_commit, offset_delete, offset_fetch, txn_offset_commit
 
 GROUPS_SINCE = 8
@@ -46,8 +48,8 @@ def _exists(broker: Broker, topic: str, index: int) -> bool:
     return state is not None and 0 <= index < len(state.partitions)
 
 
-async def _existing(request: Request, turn: Turn) -> dict[TopicPartition, Any]:
-    """Return the partitions of a request that exist, each with the last of its entries in the request.
+async def _existing(request: Request, rights: TopicRights, turn: Turn) -> dict[TopicPartition, Any]:
+    """Return the partitions of a request that exist and are allowed, each with the last of its entries in the request.
 
     There are at most as many as the cluster has, however many the request names.
     """
@@ -55,6 +57,8 @@ async def _existing(request: Request, turn: Turn) -> dict[TopicPartition, Any]:
     for topic in request.message.topics:
         if turn.is_over:
             await turn.end()
+        if not rights.allow(topic.name, len(topic.partitions)):
+            continue
         for partition in topic.partitions:
             if _exists(request.broker, topic.name, partition.partition_index):
                 found[topic.name, partition.partition_index] = partition
@@ -63,10 +67,24 @@ async def _existing(request: Request, turn: Turn) -> dict[TopicPartition, Any]:
     return found
 
 
+async def _refused(topics: Topics, code: ErrorCode, kinds: tuple[Any, Any], turn: Turn) -> list[Any]:
+    """Return one error for all partitions of a request: about it as a whole, or before anything is looked up."""
+    return await _answers(topics, {}, None, kinds, turn, otherwise=code)
+
+
 async def _answers(
-    topics: Topics, codes: Mapping[TopicPartition, ErrorCode], kinds: tuple[Any, Any], turn: Turn
+    topics: Topics,
+    codes: Mapping[TopicPartition, ErrorCode],
+    rights: TopicRights | None,
+    kinds: tuple[Any, Any],
+    turn: Turn,
+    *,
+    otherwise: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 ) -> list[Any]:
-    """Return the results of the partitions of a request, in its order; partitions without a code do not exist."""
+    """Return the results of the partitions of a request, in its order; partitions without a code do not exist.
+
+    Those of topics that the `rights` do not allow are answered TOPIC_AUTHORIZATION_FAILED, whether they exist or not.
+    """
     topic_kind, partition_kind = kinds
     answers = []
     for topic in topics:
@@ -74,9 +92,11 @@ async def _answers(
         answers.append(topic_kind(name=topic.name, partitions=partitions))
         if turn.is_over:
             await turn.end()
+        is_denied = rights is not None and not rights.allow(topic.name)
+        default = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else otherwise
         for partition in topic.partitions:
             index = partition.partition_index
-            code = codes.get((topic.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            code = codes.get((topic.name, index), default)
             partitions.append(partition_kind(partition_index=index, error_code=code))
             if turn.is_over:
                 await turn.end()
@@ -89,11 +109,17 @@ async def _answers(
 async def handle_offset_commit(request: Request) -> None:
     message: offset_commit.OffsetCommitRequest = request.message
     broker, turn = request.broker, request.take_turns()
+    kinds = offset_commit.OffsetCommitResponseTopic, offset_commit.OffsetCommitResponsePartition
+    if not request.allows(AclOperation.READ, ResourceType.GROUP, message.group_id):
+        answers = await _refused(message.topics, ErrorCode.GROUP_AUTHORIZATION_FAILED, kinds, turn)
+        await request.answer(offset_commit.OffsetCommitResponse(topics=answers))
+        return
+    rights = TopicRights(request, AclOperation.READ)
     now_ms = broker.now_ms()
     retention_ms = message.retention_time_ms
     expires = -1 if retention_ms == -1 else min(now_ms + retention_ms, LAST_TIMESTAMP)
     offsets: dict[TopicPartition, Committed] = {}
-    for at, partition in (await _existing(request, turn)).items():
+    for at, partition in (await _existing(request, rights, turn)).items():
         timestamp = now_ms if partition.commit_timestamp == -1 else partition.commit_timestamp
         offsets[at] = _committed(partition, timestamp, expires)
         if turn.is_over:
@@ -113,8 +139,7 @@ async def handle_offset_commit(request: Request) -> None:
         except Exception as error:
             codes = dict.fromkeys(offsets, error_code(error))
         turn.begin()
-    kinds = offset_commit.OffsetCommitResponseTopic, offset_commit.OffsetCommitResponsePartition
-    answers = await _answers(message.topics, codes, kinds, turn)
+    answers = await _answers(message.topics, codes, rights, kinds, turn)
     await request.answer(offset_commit.OffsetCommitResponse(topics=answers))
 
 
@@ -144,9 +169,16 @@ def _committed(partition: Any, timestamp: int, expires: int = -1) -> Committed:
 async def handle_txn_offset_commit(request: Request) -> None:
     message: txn_offset_commit.TxnOffsetCommitRequest = request.message
     broker, turn = request.broker, request.take_turns()
+    kinds = txn_offset_commit.TxnOffsetCommitResponseTopic, txn_offset_commit.TxnOffsetCommitResponsePartition
+    refusal = _txn_refusal(request)
+    if refusal is not ErrorCode.NONE:
+        answers = await _refused(message.topics, refusal, kinds, turn)
+        await request.answer(txn_offset_commit.TxnOffsetCommitResponse(topics=answers))
+        return
+    rights = TopicRights(request, AclOperation.READ)
     now_ms = broker.now_ms()
     offsets: dict[TopicPartition, Committed] = {}
-    for at, partition in (await _existing(request, turn)).items():
+    for at, partition in (await _existing(request, rights, turn)).items():
         offsets[at] = _committed(partition, now_ms)
         if turn.is_over:
             await turn.end()
@@ -163,9 +195,17 @@ async def handle_txn_offset_commit(request: Request) -> None:
         except Exception as error:
             codes = dict.fromkeys(offsets, _txn_code(request, error_code(error)))
         turn.begin()
-    kinds = txn_offset_commit.TxnOffsetCommitResponseTopic, txn_offset_commit.TxnOffsetCommitResponsePartition
-    answers = await _answers(message.topics, codes, kinds, turn)
+    answers = await _answers(message.topics, codes, rights, kinds, turn)
     await request.answer(txn_offset_commit.TxnOffsetCommitResponse(topics=answers))
+
+
+def _txn_refusal(request: Request) -> ErrorCode:
+    message: txn_offset_commit.TxnOffsetCommitRequest = request.message
+    if not request.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, message.transactional_id):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if not request.allows(AclOperation.READ, ResourceType.GROUP, message.group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return ErrorCode.NONE
 
 
 def _admission(request: Request, verified: Verified) -> Admit:
@@ -212,8 +252,11 @@ async def handle_offset_fetch(request: Request) -> None:
         return
     response = offset_fetch.OffsetFetchResponse()
     topics = message.topics
+    has_failed = False
     member = request.broker.member
     try:
+        if not request.allows(AclOperation.DESCRIBE, ResourceType.GROUP, message.group_id):
+            raise GroupAuthorizationFailedError
         if request.version == 0 and member is not None:
             offsets = await _fetch_from_zookeeper(request, member.group_offsets, turn)
         else:
@@ -221,13 +264,13 @@ async def handle_offset_fetch(request: Request) -> None:
                 await request.broker.groups.ready()
             offsets = request.broker.groups.offsets_of(message.group_id, require_stable=message.require_stable)
     except Exception as error:
-        code = error_code(error)
+        code, has_failed = error_code(error), True
         if request.version >= ERROR_SINCE:
             response.error_code = code
             topics = []
         offsets = OffsetsView(None, error=code)
     kinds = offset_fetch.OffsetFetchResponseTopic, offset_fetch.OffsetFetchResponsePartition
-    response.topics = await _fetched(request, offsets, topics, kinds, turn)
+    response.topics = await _fetched(request, offsets, topics, kinds, turn, has_failed=has_failed)
     await request.answer(response)
 
 
@@ -265,6 +308,8 @@ async def _fetch_groups(request: Request, turn: Turn) -> None:
         answer = offset_fetch.OffsetFetchResponseGroup(group_id=group.group_id)
         response.groups.append(answer)
         try:
+            if not request.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
+                raise GroupAuthorizationFailedError
             offsets = request.broker.groups.offsets_of(
                 group.group_id,
                 require_stable=message.require_stable,
@@ -279,16 +324,33 @@ async def _fetch_groups(request: Request, turn: Turn) -> None:
 
 
 async def _fetched(
-    request: Request, offsets: OffsetsView, topics: Topics | None, kinds: tuple[Any, Any], turn: Turn
+    request: Request,
+    offsets: OffsetsView,
+    topics: Topics | None,
+    kinds: tuple[Any, Any],
+    turn: Turn,
+    *,
+    has_failed: bool = False,
 ) -> list[Any]:
-    """Return the committed offsets of a group as of now, for these topics or for all."""
+    """Return the committed offsets of a group as of now, for these topics or for all.
+
+    Of topics of which the client may not know, all are left out, or these are denied. If it `has_failed`, `offsets`
+    have the error of all partitions.
+    """
     topic_kind, partition_kind = kinds
+    rights = TopicRights(request, AclOperation.DESCRIBE, all_allowed=has_failed)
+    denied = OffsetsView(None, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     # A partition that is named twice is answered once: its metadata is 1,000 times as long as its number.
     partitions_of: dict[str, dict[int, Any]] = {}
     for at in _wanted(topics) if topics is not None else await _sorted(offsets, turn):
         if at is not None:
             topic, index = at
-            partitions_of.setdefault(topic, {})[index] = _partition(request, at, offsets, partition_kind)
+            if topics is None:
+                if request.sees(ResourceType.TOPIC, topic):
+                    partitions_of.setdefault(topic, {})[index] = _partition(request, at, offsets, partition_kind)
+            else:
+                view = offsets if rights.allow(topic) else denied
+                partitions_of.setdefault(topic, {})[index] = _partition(request, at, view, partition_kind)
         if turn.is_over:
             offsets.freeze()
             await turn.end()
@@ -347,7 +409,11 @@ def _partition(request: Request, at: TopicPartition, offsets: OffsetsView, kind:
 async def handle_offset_delete(request: Request) -> None:
     message: offset_delete.OffsetDeleteRequest = request.message
     broker, turn = request.broker, request.take_turns()
-    wanted = list(await _existing(request, turn))
+    if not request.allows(AclOperation.DELETE, ResourceType.GROUP, message.group_id):
+        request.refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return
+    rights = TopicRights(request, AclOperation.READ)
+    wanted = list(await _existing(request, rights, turn))
     codes = dict.fromkeys(wanted, ErrorCode.NONE)
     try:
         codes |= await broker.groups.delete_offsets(message.group_id, wanted)
@@ -356,7 +422,7 @@ async def handle_offset_delete(request: Request) -> None:
         return
     turn.begin()
     kinds = offset_delete.OffsetDeleteResponseTopic, offset_delete.OffsetDeleteResponsePartition
-    answers = await _answers(message.topics, codes, kinds, turn)
+    answers = await _answers(message.topics, codes, rights, kinds, turn)
     await request.answer(offset_delete.OffsetDeleteResponse(topics=answers))
 
 

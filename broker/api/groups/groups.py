@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.api.large import Turn
+from broker.authorizer.model import AclOperation, ResourceType
 from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Leaver, SyncRequest
-from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.errors import ErrorCode, GroupAuthorizationFailedError
 from kafkalog.protocol.messages import (
     delete_groups,
     describe_groups,
@@ -37,13 +38,18 @@ MOST_STORED = 16 << 20
 one, but several copies of it would be made before the log refuses it."""
 ENCODED_AT_ONCE = 1 << 20
 """The most bytes of subscriptions and assignments that are copied into a response without a worker."""
-NO_AUTHORIZED_OPERATIONS = -(1 << 31)
-ALL_GROUP_OPERATIONS = sum(1 << op for op in (3, 6, 8))
-"""READ, DELETE and DESCRIBE: without an authorizer all are allowed."""
+
+
+def _may_join(request: Request) -> bool:
+    """Return whether the client may be a member of the group."""
+    return request.allows(AclOperation.READ, ResourceType.GROUP, request.message.group_id)
 
 
 async def handle_join_group(request: Request) -> None:
     message: join_group.JoinGroupRequest = request.message
+    if not _may_join(request):
+        request.reply(join_group.JoinGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return
     protocols = message.protocols[:MOST_PROTOCOLS]
     if sum(len(protocol.metadata) for protocol in protocols) > MOST_STORED:
         request.reply(join_group.JoinGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -95,6 +101,9 @@ async def handle_sync_group(request: Request) -> None:
     if request.version >= PROTOCOL_REQUIRED_SINCE and (message.protocol_type is None or message.protocol_name is None):
         request.reply(sync_group.SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         return
+    if not _may_join(request):
+        request.reply(sync_group.SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return
     assignments: dict[str, bytes] = {}
     nbytes = 0
     turn = request.take_turns()
@@ -131,6 +140,8 @@ def handle_heartbeat(request: Request) -> None:
     message: heartbeat.HeartbeatRequest = request.message
     response = heartbeat.HeartbeatResponse()
     try:
+        if not _may_join(request):
+            raise GroupAuthorizationFailedError
         response.error_code = request.broker.classic_groups.heartbeat(
             message.group_id, message.member_id, message.group_instance_id, message.generation_id
         )
@@ -151,6 +162,8 @@ async def handle_leave_group(request: Request) -> None:
                 await turn.end()
     response = leave_group.LeaveGroupResponse()
     try:
+        if not _may_join(request):
+            raise GroupAuthorizationFailedError
         errors = await request.broker.classic_groups.leave(message.group_id, leaving)
     except Exception as error:
         response.error_code = error_code(error)
@@ -174,10 +187,12 @@ async def handle_list_groups(request: Request) -> None:
     turn = request.take_turns()
     states = await _lower(message.states_filter, turn)
     kinds = await _lower(message.types_filter, turn)
+    sees_all = request.allows_cluster(AclOperation.DESCRIBE, tells_denied=False)
     error, listed = request.broker.groups.list_groups()
     response = list_groups.ListGroupsResponse(error_code=error)
     for group in listed:
-        if (not states or group.state.lower() in states) and (not kinds or group.kind in kinds):
+        is_wanted = (not states or group.state.lower() in states) and (not kinds or group.kind in kinds)
+        if is_wanted and (sees_all or request.sees(ResourceType.GROUP, group.group_id)):
             response.groups.append(
                 list_groups.ListedGroup(
                     group_id=group.group_id,
@@ -203,13 +218,12 @@ async def _lower(names: Iterable[str], turn: Turn) -> set[str]:
 
 async def handle_describe_groups(request: Request) -> None:
     message: describe_groups.DescribeGroupsRequest = request.message
-    operations = ALL_GROUP_OPERATIONS if message.include_authorized_operations else NO_AUTHORIZED_OPERATIONS
     response = describe_groups.DescribeGroupsResponse()
     wanted = await request.distinct(message.groups)
     turn = request.take_turns()
     nbytes = 0
     for group_id in wanted:
-        group = _described(request, group_id, operations)
+        group = _described(request, group_id)
         response.groups.append(group)
         nbytes += sum(len(member.member_metadata) + len(member.member_assignment) for member in group.members)
         if turn.is_over or (nbytes > ENCODED_AT_ONCE and not turn.ended):
@@ -220,16 +234,20 @@ async def handle_describe_groups(request: Request) -> None:
     await request.answer(response, wanted)
 
 
-def _described(request: Request, group_id: str, operations: int) -> describe_groups.DescribedGroup:
+def _described(request: Request, group_id: str) -> describe_groups.DescribedGroup:
     group = describe_groups.DescribedGroup(group_id=group_id)
     try:
+        if not request.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+            raise GroupAuthorizationFailedError
         summary = request.broker.groups.describe(group_id)
     except Exception as error:
         group.error_code = error_code(error)
         return group
     group.group_state, group.protocol_type = summary.state, summary.protocol_type
     group.protocol_data = summary.protocol
-    group.authorized_operations = operations
+    group.authorized_operations = request.authorized_operations(
+        request.message.include_authorized_operations, ResourceType.GROUP, group_id
+    )
     group.members = [
         describe_groups.DescribedGroupMember(
             member_id=member.member_id,
@@ -251,7 +269,9 @@ async def handle_delete_groups(request: Request) -> None:
     wanted = await request.distinct(message.groups_names)
     # To the end, even if the client leaves meanwhile.
     for group_id in wanted:
-        error = await request.broker.groups.delete_group(group_id)
+        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        if request.allows(AclOperation.DELETE, ResourceType.GROUP, group_id):
+            error = await request.broker.groups.delete_group(group_id)
         response.results.append(delete_groups.DeletableGroupResult(group_id=group_id, error_code=error))
         if turn.is_over:
             await turn.end()

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 
 from broker.api.context import Request
 from broker.api.current_leaders import CurrentLeaders
 from broker.api.errors import ClientGoneError
-from broker.api.produce import produce_legacy
+from broker.api.produce import authorization, produce_legacy
 from broker.api.produce.admission import Unverified, admit, unverified_of
 from broker.api.produce.answering import fill_error, reply, wait_ms
+from broker.api.produce.deferred import NOT_MIRRORED, DeferredAppend
 from broker.api.produce.delayed_produce import DelayedProduce, Pending
 from broker.api.produce.rejected_batches import RejectedBatches
 from broker.api.produce.repeated import drop_repeated
@@ -38,7 +39,10 @@ from kafkalog.protocol.errors import (
     ErrorCode,
     InvalidRequiredAcksError,
     InvalidTopicError,
+    KafkaError,
     PolicyViolationError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailedError,
 )
 from kafkalog.protocol.messages.produce import (
     NodeEndpoint,
@@ -46,6 +50,7 @@ from kafkalog.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from kafkalog.records.batch import HEADER_SIZE, MAGIC, read_header
@@ -55,9 +60,6 @@ from kafkalog.records.peek import RecordsView
 from kafkalog.storage.topics import INTERNAL_TOPICS
 
 logger = logging.getLogger(__name__)
-
-NOT_MIRRORED = -1
-"""The expected end offset of records that come from a producer."""
 
 ADMIN_CLIENT_ID = "__admin_client"
 """Clients with this id may produce into internal topics, as in Kafka."""
@@ -79,6 +81,12 @@ def handle_produce(request: Request) -> Awaitable[None] | None:
     if request.owns_records:
         return _serve_in_turns(produce)
     drop_repeated(request.message)
+    if request.broker.authorizer is not None:
+        if authorization.lacks_transactional_id(request, request.message.topic_data):
+            produce.refuse(request.message.topic_data, TransactionalIdAuthorizationFailedError())
+            produce.respond()
+            return None
+        produce.refuse(authorization.take_out_denied(request), TopicAuthorizationFailedError())
     if request.message.transactional_id is not None and request.broker.transactions.asks_others:
         unverified = [
             found for batch in _batches(request.message) if (found := unverified_of(request, *batch)) is not None
@@ -142,7 +150,16 @@ async def _serve_in_turns(produce: Produce) -> None:
     transactions, transactional_id = request.broker.transactions, request.message.transactional_id
     asks = transactional_id is not None and transactions.asks_others
     await request.broker.checking.run(drop_repeated, request.message)
+    has_authorizer = request.broker.authorizer is not None
+    if has_authorizer and await _lacks_transactional_id(request):
+        async for topic in request.each(request.message.topic_data):
+            produce.refuse([topic], TransactionalIdAuthorizationFailedError())
+        await produce.respond_in_turns()
+        return
     async for topic in request.each(request.message.topic_data):
+        if has_authorizer and not authorization.may_write(request, topic):
+            produce.refuse([topic], TopicAuthorizationFailedError())
+            continue
         results: list[PartitionProduceResponse] = []
         async for data in request.each(topic.partition_data):
             unverified = unverified_of(request, topic.name, data) if asks else None
@@ -157,41 +174,17 @@ async def _serve_in_turns(produce: Produce) -> None:
     await produce.respond_in_turns()
 
 
+async def _lacks_transactional_id(request: Request) -> bool:
+    async for topic in request.each(request.message.topic_data):
+        if authorization.is_transactional(topic):
+            return authorization.lacks_transactional_id(request, [topic])
+    return False
+
+
 def _batches(message: ProduceRequest) -> Iterator[tuple[str, PartitionProduceData]]:
     for topic in message.topic_data:
         for data in topic.partition_data:
             yield topic.name, data
-
-
-class DeferredAppend:
-    """Records that a worker prepares before they are appended: it checks them, or changes their codec or format.
-
-    Attributes:
-        records: as the producer sent them.
-        config: of their topic.
-        result: their entry in the response.
-        expected_end: where a mirror expects the log to end; NOT_MIRRORED for records of producers.
-    """
-
-    __slots__ = ("config", "expected_end", "records", "result", "topic")
-
-    def __init__(
-        self,
-        topic: str,
-        records: memoryview,
-        config: LogConfig,
-        result: PartitionProduceResponse,
-        expected_end: int = NOT_MIRRORED,
-    ) -> None:
-        self.topic = topic
-        self.records = records
-        self.config = config
-        self.result = result
-        self.expected_end = expected_end
-
-    def keep(self) -> None:
-        """Copy the records out of the connection's buffer."""
-        self.records = memoryview(bytearray(self.records))
 
 
 class Produce:
@@ -241,6 +234,14 @@ class Produce:
                     deferred.append(work)
             self.answered(topic.name, results)
         return deferred
+
+    def refuse(self, topics: Iterable[TopicProduceData], error: KafkaError) -> None:
+        """Answer an error for all partitions of some topics."""
+        for topic in topics:
+            results = [PartitionProduceResponse(index=data.index, base_offset=-1) for data in topic.partition_data]
+            for data, result in zip(topic.partition_data, results, strict=True):
+                self._fail(topic.name, result, error, data.records)
+            self.answered(topic.name, results)
 
     def answered(self, topic: str, results: list[PartitionProduceResponse]) -> None:
         """Note the results of a topic's partitions; results that wait for a worker are filled in later."""

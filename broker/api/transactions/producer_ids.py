@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from broker.api.context import Request
 from broker.api.errors import error_code
+from broker.authorizer.model import AclOperation, ResourceType
 from broker.coordinator.transaction.machine import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Producer
-from kafkalog.protocol.errors import ErrorCode, InvalidRequestError
+from kafkalog.protocol.errors import (
+    ClusterAuthorizationFailedError,
+    ErrorCode,
+    InvalidRequestError,
+    TransactionalIdAuthorizationFailedError,
+)
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 FENCED_SINCE = 4
@@ -26,6 +32,7 @@ async def handle_init_producer_id(request: Request) -> None:
 
 async def _init(request: Request) -> Producer:
     message: InitProducerIdRequest = request.message
+    _check_allowed(request, message.transactional_id)
     if (message.producer_id == NO_PRODUCER_ID) != (message.producer_epoch == NO_PRODUCER_EPOCH):
         raise InvalidRequestError
     if message.transactional_id is None:
@@ -37,6 +44,22 @@ async def _init(request: Request) -> Producer:
     return await request.broker.transactions.coordinator.init_producer_id(
         message.transactional_id, message.transaction_timeout_ms, expected
     )
+
+
+def _check_allowed(request: Request, transactional_id: str | None) -> None:
+    """Refuse a client that may neither use the transactional id nor, without one, write anywhere.
+
+    Raises:
+        TransactionalIdAuthorizationFailedError, ClusterAuthorizationFailedError: it may not.
+    """
+    if transactional_id is not None:
+        if not request.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            raise TransactionalIdAuthorizationFailedError
+    elif not (
+        request.allows_cluster(AclOperation.IDEMPOTENT_WRITE, tells_denied=False)
+        or request.allows_any(AclOperation.WRITE, ResourceType.TOPIC)
+    ):
+        raise ClusterAuthorizationFailedError
 
 
 HANDLERS = {InitProducerIdRequest: handle_init_producer_id}

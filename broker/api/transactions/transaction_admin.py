@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from broker.api.context import Request
 from broker.api.errors import Answering, error_code
+from broker.authorizer.model import AclOperation, ResourceType
 from broker.controller.decisions.planning import check_topic_name
 from broker.coordinator.transaction.machine import STATES_BY_TITLE, TransactionMachine, TransactionState
 from broker.log.producer_state.producer_entry import NO_SEQUENCE, ProducerEntry
-from kafkalog.protocol.errors import KafkaError, UnknownTopicOrPartitionError
+from kafkalog.protocol.errors import (
+    KafkaError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 from kafkalog.protocol.messages import describe_transactions, list_transactions
 from kafkalog.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -31,6 +37,8 @@ async def _producers_of(request: Request, topic: TopicRequest, seen: set[tuple[s
     failed: KafkaError | None = None
     try:
         check_topic_name(topic.name)
+        if not request.allows(AclOperation.READ, ResourceType.TOPIC, topic.name, count=len(topic.partition_indexes)):
+            raise TopicAuthorizationFailedError
         if request.broker.metadata.topic(topic.name) is None:
             raise UnknownTopicOrPartitionError
     except KafkaError as error:
@@ -74,15 +82,18 @@ async def handle_describe_transactions(request: Request) -> None:
 def _described(request: Request, transactional_id: str) -> describe_transactions.TransactionState:
     state = describe_transactions.TransactionState(transactional_id=transactional_id)
     with Answering(state):
-        _describe(state, request.broker.transactions.coordinator.describe(transactional_id))
+        if not request.allows(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            raise TransactionalIdAuthorizationFailedError
+        _describe(request, state, request.broker.transactions.coordinator.describe(transactional_id))
     return state
 
 
-def _describe(state: describe_transactions.TransactionState, machine: TransactionMachine) -> None:
+def _describe(request: Request, state: describe_transactions.TransactionState, machine: TransactionMachine) -> None:
     current = machine.current
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(machine.unmarked if current.state.is_decided else current.partitions):
-        topics.setdefault(topic, []).append(index)
+        if request.sees(ResourceType.TOPIC, topic):
+            topics.setdefault(topic, []).append(index)
     state.producer_id = current.producer_id
     state.producer_epoch = current.producer_epoch
     state.transaction_state = current.state.title
@@ -119,6 +130,7 @@ async def handle_list_transactions(request: Request) -> None:
             and (not is_filtered or current.state in states)
             # As in Kafka, the state does not matter: an id that never had a transaction counts as very old.
             and (message.duration_filter < 0 or now - current.started_ms > message.duration_filter)
+            and request.sees(ResourceType.TRANSACTIONAL_ID, machine.transactional_id)
         )
 
     response.transaction_states = [

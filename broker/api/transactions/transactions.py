@@ -10,11 +10,17 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from broker.api.authorization import TopicRights
 from broker.api.context import Request
 from broker.api.errors import error_code
+from broker.authorizer.model import AclOperation, ResourceType
 from broker.coordinator.transaction.machine import Producer, TopicPartition
 from broker.coordinator.transaction.markers import Marker
-from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.errors import (
+    ErrorCode,
+    GroupAuthorizationFailedError,
+    TransactionalIdAuthorizationFailedError,
+)
 from kafkalog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kafkalog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -34,7 +40,7 @@ from kafkalog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from kafkalog.storage.topics import CONSUMER_OFFSETS
+from kafkalog.storage.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS
 
 FENCED_SINCE = 2
 """From this version on, clients know PRODUCER_FENCED; older ones get INVALID_PRODUCER_EPOCH, its predecessor."""
@@ -63,8 +69,15 @@ async def handle_add_partitions_to_txn(request: Request) -> None:
             producer_epoch=message.v3_and_below_producer_epoch,
             topics=message.v3_and_below_topics,
         )
-        results = await _add_partitions(request, transaction)
+        if not request.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id):
+            refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            results = await _topic_results(request, transaction.topics, lambda _: refusal)
+        else:
+            results = await _add_partitions(request, transaction, TopicRights(request, AclOperation.WRITE))
         await request.answer(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
+        return
+    if not request.allows_cluster(AclOperation.CLUSTER_ACTION):
+        request.refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return
     by_transaction = []
     async for transaction in request.each(message.transactions):
@@ -76,19 +89,34 @@ async def handle_add_partitions_to_txn(request: Request) -> None:
 
 
 async def _add_partitions(
-    request: Request, transaction: AddPartitionsToTxnTransaction
+    request: Request, transaction: AddPartitionsToTxnTransaction, rights: TopicRights | None = None
 ) -> list[AddPartitionsToTxnTopicResult]:
+    """Add the partitions of a transaction to it, or verify them.
+
+    Args:
+        request: the request.
+        transaction: the transaction and its partitions.
+        rights: what the client may write to. Internal topics it may not; the coordinators of groups do. Brokers need
+            none.
+    """
     partitions: dict[TopicPartition, None] = {}
-    unknown: dict[TopicPartition, None] = {}
+    refused: dict[TopicPartition, ErrorCode] = {}
     async for topic in request.each(transaction.topics):
+        is_denied = rights is not None and (
+            topic.name in INTERNAL_TOPICS or not rights.allow(topic.name, len(topic.partitions))
+        )
         async for index in request.each(topic.partitions):
             partition = topic.name, index
-            (partitions if _exists(request, partition) else unknown)[partition] = None
-    if unknown:
+            if is_denied:
+                refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif _exists(request, partition):
+                partitions[partition] = None
+            else:
+                refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if refused:
         # If one fails, all fail.
         def attempted(partition: TopicPartition) -> ErrorCode:
-            is_unknown = partition in unknown
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
+            return refused.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED)
 
         return await _topic_results(request, transaction.topics, attempted)
     producer = Producer(transaction.producer_id, transaction.producer_epoch)
@@ -135,10 +163,18 @@ async def _topic_results(
 # -- AddOffsetsToTxn, EndTxn
 
 
+def _check_transactional_id(request: Request) -> None:
+    if not request.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.message.transactional_id):
+        raise TransactionalIdAuthorizationFailedError
+
+
 async def handle_add_offsets_to_txn(request: Request) -> None:
     message: AddOffsetsToTxnRequest = request.message
     response = AddOffsetsToTxnResponse()
     try:
+        _check_transactional_id(request)
+        if not request.allows(AclOperation.READ, ResourceType.GROUP, message.group_id):
+            raise GroupAuthorizationFailedError
         await request.broker.groups.ready()
         index = request.broker.groups.partition_for(message.group_id)
         await request.broker.transactions.coordinator.add_partitions(
@@ -155,6 +191,7 @@ async def handle_end_txn(request: Request) -> None:
     message: EndTxnRequest = request.message
     response = EndTxnResponse()
     try:
+        _check_transactional_id(request)
         await request.broker.transactions.coordinator.end(
             message.transactional_id,
             Producer(message.producer_id, message.producer_epoch),
@@ -170,11 +207,35 @@ async def handle_end_txn(request: Request) -> None:
 
 async def handle_write_txn_markers(request: Request) -> None:
     message: WriteTxnMarkersRequest = request.message
+    if not (
+        request.allows_cluster(AclOperation.ALTER, tells_denied=False)
+        or request.allows_cluster(AclOperation.CLUSTER_ACTION)
+    ):
+        await _refuse_markers(request)
+        return
     # Write all markers before waiting: one that is not replicated soon must not hold up those of other transactions.
     waiting: set[asyncio.Future[int]] = set()
     results = [await _write_marker(request, marker, waiting) async for marker in request.each(message.markers)]
     if waiting:
         await asyncio.wait(waiting)
+    await request.answer(WriteTxnMarkersResponse(markers=results))
+
+
+async def _refuse_markers(request: Request) -> None:
+    """Answer CLUSTER_AUTHORIZATION_FAILED for each partition that is named."""
+    message: WriteTxnMarkersRequest = request.message
+    results = []
+    async for marker in request.each(message.markers):
+        result = WritableTxnMarkerResult(producer_id=marker.producer_id)
+        async for topic in request.each(marker.topics):
+            rows = [
+                WritableTxnMarkerPartitionResult(
+                    partition_index=index, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                )
+                async for index in request.each(topic.partition_indexes)
+            ]
+            result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=rows))
+        results.append(result)
     await request.answer(WriteTxnMarkersResponse(markers=results))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from broker.api.context import Broker, Request
 from broker.counters import RequestCounter
+from broker.net.session import ANONYMOUS
 from kafkalog.protocol.codec import RequestHeader
 from kafkalog.protocol.schema import Response
 
@@ -38,7 +39,7 @@ class Client:
     def __init__(self) -> None:
         self.peer = "127.0.0.1"
         self.endpoint = SimpleNamespace(name="L")
-        self.session = SimpleNamespace(principal=SimpleNamespace(name="ANONYMOUS"))
+        self.session = SimpleNamespace(principal=ANONYMOUS, peer=self.peer)
         self.closed = False
         self.state: Any = None
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from broker.api.produce import produce
-from broker.api.produce.produce import DeferredAppend, Produce
+from broker.api.produce.deferred import DeferredAppend
+from broker.api.produce.produce import Produce
 from broker.net.framing import HANDED_OVER_FROM
 from kafkalog.protocol.codec import encode_request
 from kafkalog.protocol.errors import ErrorCode
