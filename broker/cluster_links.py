@@ -17,6 +17,9 @@ LONGEST_RESPONSE = 0x7FFFFFFF
 """Kafka's brokers bound no response of another broker: one batch may be as long as `socket.request.max.bytes` lets it.
 """
 
+FIRST_PAUSE_S = 0.02
+"""The pause after a link to a broker breaks. The next attempt to connect may tell that the broker is dead."""
+
 
 class NoListenerError(LinkError):
     """The broker is registered without the listener on which brokers reach each other."""
@@ -63,6 +66,7 @@ class ClusterLinks:
                 f"broker-{self._broker_id}-{purpose}",
                 request_timeout=self._timeout,
                 max_response_bytes=LONGEST_RESPONSE,
+                backoff=FIRST_PAUSE_S,
             ),
             loop=runtime.loop,
             workers=runtime.workers,

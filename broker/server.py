@@ -155,7 +155,7 @@ class Server:
         self.replicas = ReplicaManager(self.runtime, self.broker_id, effective, self.logs)
         for topic in {log.topic for log in self.logs}:
             self.replicas.config_faults.read(topic, mode.topic_config(topic) or {})
-        cache = MetadataCache(state, self._is_offline)
+        cache = MetadataCache(state, self._is_offline, self.runtime.loop.time)
         self.store.subscribe(cache.update)
         self.replicas.is_elsewhere = cache.has
         applier = ReplicaApplier(self.replicas, mode.topic_config)

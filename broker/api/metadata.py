@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from heapq import merge
 from itertools import islice
 from typing import Any
@@ -48,6 +50,10 @@ from kafkalog.storage.topics import INTERNAL_TOPICS
 
 CREATION_S = 2.0
 """The seconds that metadata waits for ZooKeeper to take new topics: the client wants to know of the others, too."""
+ELECTIONS_S = 0.5
+"""The longest time that metadata waits for elections: other requests of the connection wait, too."""
+RECHECK_S = 0.05
+"""The interval at which it looks whether a leader that seemed dead has come back."""
 AT_ONCE = 100
 """The most partitions of a topic that are answered before the turn may end."""
 ALL = slice(None)
@@ -65,14 +71,6 @@ async def handle_metadata(request: Request) -> None:
     broker = request.broker
     if not await knows_cluster(request):
         return
-    response = MetadataResponse(
-        brokers=_brokers(request, MetadataResponseBroker),
-        cluster_id=broker.metadata.cluster_id,
-        controller_id=broker.metadata.controller_id,
-        cluster_authorized_operations=request.authorized_cluster_operations(
-            message.include_cluster_authorized_operations
-        ),
-    )
     created: Mapping[str, ErrorCode] = {}
     # An empty list means every topic in version 0, where a list cannot be null.
     if message.topics is None or (request.version == 0 and not message.topics):
@@ -97,6 +95,16 @@ async def handle_metadata(request: Request) -> None:
             return
         if wanted and message.allow_auto_topic_creation and broker.config["auto.create.topics.enable"]:
             created = await _auto_create(request, wanted)
+        if broker.metadata.lost():
+            await _elections(request, wanted)
+    response = MetadataResponse(
+        brokers=_brokers(request, MetadataResponseBroker),
+        cluster_id=broker.metadata.cluster_id,
+        controller_id=broker.metadata.controller_id,
+        cluster_authorized_operations=request.authorized_cluster_operations(
+            message.include_cluster_authorized_operations
+        ),
+    )
     if len(wanted) <= 1:
         # The usual request.
         response.topics = [await _answered(request, asked, created) for asked in wanted]
@@ -104,6 +112,29 @@ async def handle_metadata(request: Request) -> None:
         async for asked in request.each(wanted):
             response.topics.append(await _answered(request, asked, created))
     await request.answer(response)
+
+
+async def _elections(request: Request, wanted: Iterable[MetadataRequestTopic]) -> None:
+    """Wait for new leaders of the topics whose leader has died, or seems to, for `ELECTIONS_S` at most.
+
+    A client that is told of a dead leader, or of none, asks again after 100 ms to 1 s. The election ends sooner.
+    """
+    metadata = request.broker.metadata
+    named = [asked.name or metadata.names_by_id().get(asked.topic_id, "") async for asked in request.each(wanted)]
+    names = [name async for name in request.each(named) if request.sees(ResourceType.TOPIC, name)]
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ELECTIONS_S):
+            while await _are_led_by(request, names, metadata.lost()):
+                await metadata.changes(RECHECK_S)
+
+
+async def _are_led_by(request: Request, names: list[str], brokers: Collection[int]) -> bool:
+    """Return whether one of the brokers leads a partition of the topics."""
+    async for name in request.each(names if brokers else ()):
+        state = request.broker.metadata.topic(name)
+        if state is not None and any(partition.leader in brokers for partition in state.partitions):
+            return True
+    return False
 
 
 async def _answered(
@@ -137,12 +168,14 @@ async def _is_named_by_id(request: Request, wanted: list[MetadataRequestTopic]) 
 
 
 def _brokers(request: Request, kind: Any) -> list[Any]:
-    """Return the live brokers that have the client's listener, with its addresses."""
+    """Return the live brokers that have the client's listener, with its addresses; Metadata lists ended ones longer."""
     listener = request.connection.endpoint.name
-    id_field = "node_id" if kind is MetadataResponseBroker else "broker_id"
+    metadata = request.broker.metadata
+    is_metadata = kind is MetadataResponseBroker
+    id_field = "node_id" if is_metadata else "broker_id"
     return [
         kind(**{id_field: broker.broker_id}, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-        for broker in request.broker.metadata.alive_brokers()
+        for broker in (metadata.listed_brokers() if is_metadata else metadata.alive_brokers())
         if (endpoint := broker.endpoint(listener)) is not None
     ]
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 
 from broker.config.listeners import Endpoint
 from broker.metadata.model import NO_LEADER, BrokerRegistration, ClusterState, PartitionState, TopicState
@@ -17,6 +18,8 @@ from broker.metadata.operations import Operation
 
 IsOffline = Callable[[int, str, int], bool]
 """Returns whether a broker's replica of a topic's partition is in a failed log directory."""
+LISTED_S = 2.0
+"""The time for which a broker that has ended is still listed: until clients have moved its partitions."""
 
 
 def none_offline(broker_id: int, topic: str, index: int) -> bool:
@@ -30,17 +33,24 @@ class MetadataCache:
     Args:
         image: the initial state.
         is_offline: tells which replicas cannot be used although their broker is alive.
+        now: the clock, in seconds, for `listed_brokers`; without one no broker is listed after its end.
 
     Attributes:
-        doubts: returns whether a broker may be dead, although the controller has not noticed yet. Metadata then says
-            that its partitions have no leader. So clients ask again soon, and learn of the new leader once there is
-            one. If metadata named the old leader, librdkafka would ask again only after one or two seconds.
+        doubted: returns the leaders that may be dead, although the controller has not noticed yet. Metadata waits a
+            moment for the elections, and then says that their partitions have no leader. So clients ask again soon. If
+            metadata named the old leader, librdkafka would ask again only after one or two seconds.
     """
 
-    def __init__(self, image: ClusterState, is_offline: IsOffline = none_offline) -> None:
+    def __init__(
+        self, image: ClusterState, is_offline: IsOffline = none_offline, now: Callable[[], float] | None = None
+    ) -> None:
         self._image = image
         self._is_offline = is_offline
-        self.doubts: Callable[[int], bool] = lambda broker_id: False
+        self._now = now
+        self._ended: dict[int, tuple[BrokerRegistration, float]] = {}
+        """Brokers that were alive until lately, and when they ended."""
+        self._changed = asyncio.Event()
+        self.doubted: Callable[[], Collection[int]] = tuple
         self._names: dict[uuid.UUID, str] | None = None
         self._alive: list[BrokerRegistration] | None = None
         self._has_brokers = asyncio.Event()
@@ -53,9 +63,25 @@ class MetadataCache:
             self._names = None
         if image.brokers is not self._image.brokers:
             self._alive = None
+            if self._now is not None:
+                self._note_ended(image, self._now())
         self._image = image
         if image.brokers:
             self._has_brokers.set()
+        self._changed.set()
+
+    def _note_ended(self, image: ClusterState, now: float) -> None:
+        ended = {each: (broker, now) for each, broker in self._image.brokers.items() if each not in image.brokers}
+        if ended or self._ended:
+            listed = {each: entry for each, entry in self._ended.items() if now < entry[1] + LISTED_S}
+            self._ended = {each: entry for each, entry in (listed | ended).items() if each not in image.brokers}
+
+    async def changes(self, seconds: float) -> None:
+        """Return at the next change, or after `seconds`."""
+        self._changed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
 
     @property
     def is_known(self) -> bool:
@@ -88,6 +114,23 @@ class MetadataCache:
             self._alive = [self._image.brokers[broker] for broker in sorted(self._image.brokers)]
         return self._alive
 
+    def listed_brokers(self) -> list[BrokerRegistration]:
+        """Return the live brokers, and those that have ended within `LISTED_S`, in the order of their ids.
+
+        If a response names a new leader and does not list the former one any more, librdkafka drops the former broker
+        before it has moved the partition, and asks again only after a second.
+        """
+        ended = self._ended_lately()
+        if not ended:
+            return self.alive_brokers()
+        return sorted([*self.alive_brokers(), *ended], key=lambda broker: broker.broker_id)
+
+    def _ended_lately(self) -> list[BrokerRegistration]:
+        if not self._ended or self._now is None:
+            return []
+        now = self._now()
+        return [broker for broker, since in self._ended.values() if now < since + LISTED_S]
+
     def alive_ids(self) -> tuple[int, ...]:
         """Return the ids of the live brokers in ascending order."""
         return tuple(broker.broker_id for broker in self.alive_brokers())
@@ -96,6 +139,17 @@ class MetadataCache:
         """Return the endpoint of a live broker's listener by name, or None."""
         broker = self._image.brokers.get(broker_id)
         return None if broker is None else broker.endpoint(listener)
+
+    def doubts(self, broker_id: int) -> bool:
+        """Return whether a leader may be dead; see `doubted`."""
+        return broker_id in self.doubted()
+
+    def lost(self) -> set[int]:
+        """Return the brokers whose partitions should get other leaders soon: doubted ones, and those that have ended.
+
+        A new controller tells of the brokers that are alive before it has elected leaders.
+        """
+        return {*self.doubted(), *(broker.broker_id for broker in self._ended_lately())}
 
     # -- topics
 

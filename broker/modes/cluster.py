@@ -116,7 +116,7 @@ class ClusterMode:
         self._member = ClusterMember(
             self._config, self._runtime, self.broker_id, self._session, self.store, replicas, applier
         )
-        cache.doubts = self._member.fetchers.doubts
+        cache.doubted = self._member.fetchers.doubted
         self._controller = self._make_controller(self._session, self._member.links.connect)
         return self._member
 

@@ -32,6 +32,8 @@ REQUEST_TIMEOUT_S = 30.0
 """`controller.socket.timeout.ms`."""
 REFUSALS = 2
 """A broker's process is taken for dead when its address has refused this number of connections in a row."""
+REFUSED_S = 0.02
+"""The pause after a refusal. It is short, because the partitions of a dead broker have no leader meanwhile."""
 LOGGED_EVERY = 100
 """The number of failures of a request of which one is logged, beginning with the first."""
 
@@ -117,7 +119,7 @@ class Channel:
                     logger.warning("%s to broker %d: %s", _name(request), self.broker.broker_id, error)
                 failures += 1
                 self._tried(error)
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(REFUSED_S if self._refusals else RETRY_S)
                 continue
             except EncodeError:
                 logger.exception("%s to broker %d cannot be sent", _name(request), self.broker.broker_id)
@@ -136,7 +138,7 @@ class Channel:
     async def _idle(self) -> None:
         """Wait for something to send. Now and then, and when the connection ends, look whether the process lives."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(RETRY_S if self._refusals else PROBE_S):
+            async with asyncio.timeout(REFUSED_S if self._refusals else PROBE_S):
                 await self._woken.wait()
         if self._queue:
             return

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from broker.controller.cluster.channels import PROBE_S, REFUSALS, RETRY_S, Connect
+from broker.controller.cluster.channels import PROBE_S, REFUSALS, REFUSED_S, Connect
 from broker.metadata.model import NO_CONTROLLER, BrokerRegistration
 from broker.metadata.znodes import brokers, controller, paths
 from broker.metadata.znodes.json_node import ZnodeError
@@ -66,7 +66,7 @@ class Succession:
             while True:
                 self._lost.clear()
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(RETRY_S if self._refusals else PROBE_S):
+                    async with asyncio.timeout(REFUSED_S if self._refusals else PROBE_S):
                         await self._lost.wait()
                 try:
                     if self._is_candidate() and self._controller_id() not in (self._own_id, NO_CONTROLLER):

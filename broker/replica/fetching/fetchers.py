@@ -86,9 +86,9 @@ class FollowerFetchers:
         """The number of connections to leaders. Any thread may call this."""
         return len(self._fetchers)
 
-    def doubts(self, leader: int) -> bool:
-        """Return whether a leader's process may be dead; see `Fetcher.is_leader_doubtful`."""
-        return any(key[0] == leader and fetcher.is_leader_doubtful for key, fetcher in self._fetchers.items())
+    def doubted(self) -> set[int]:
+        """Return the leaders whose processes may be dead; see `Fetcher.is_leader_doubtful`."""
+        return {key[0] for key, fetcher in self._fetchers.items() if fetcher.is_leader_doubtful}
 
     def settings(self) -> FetchSettings:
         config = self._replicas.config

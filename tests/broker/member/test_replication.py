@@ -11,12 +11,8 @@ from typing import Any
 import pytest
 
 from broker.config.cluster import RACK_AWARE
-from broker.metadata.model import NO_LEADER
 from broker.modes.cluster import ClusterMode
 from broker.net.links.link import Link, LinkSettings
-from broker.net.links.link_errors import LinkBrokenError
-from broker.replica.fetching.fetcher import DOUBT_S
-from broker.replica.fetching.fetchers import FollowerFetchers
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -24,7 +20,6 @@ from kafkalog.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from kafkalog.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.member.simulated import Cluster, with_cluster
 from tests.support.wire import fetch_request
 
@@ -124,65 +119,6 @@ def test_partitions_that_cannot_be_fetched_for_the_same_reason_are_logged_togeth
         assert lines == [f"{named} are not fetched from broker 1 at present: {why}"]
 
     with_cluster(tmp_path, work)
-
-
-def test_a_leader_that_may_be_dead_is_told_to_no_client(tmp_path: Path) -> None:
-    async def work(cluster: Cluster) -> None:
-        await cluster.create("t", (1, 2))
-        assert await cluster.produce(1, "t", b"a") == 0
-        await cluster.until_equal("t", 1, 2)
-
-        async def leader() -> tuple[int, int]:
-            found = (await cluster.hosts[2].ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)).topics[0]
-            return found.partitions[0].error_code, found.partitions[0].leader_id
-
-        assert await leader() == (ErrorCode.NONE, 1)
-        # It listens, and fetches go on at once.
-        mode = cluster.hosts[2].server.mode
-        assert isinstance(mode, ClusterMode)
-        fetchers = mode.member.fetchers
-        lose_connections(fetchers)
-        assert await leader() == (ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER)
-        await cluster.until(lambda: not fetchers.doubts(1), "the follower has connected again")
-        assert fetchers.troubled == 0
-        assert await leader() == (ErrorCode.NONE, 1)
-        # Nobody listens.
-        await cluster.hosts[1].stop()
-        assert await leader() == (ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER)
-        await asyncio.sleep(DOUBT_S / 2)
-        assert await leader() == (ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER)
-        # The controller must have noticed by now, if the leader is dead.
-        await asyncio.sleep(DOUBT_S)
-        assert await leader() == (ErrorCode.NONE, 1)
-        await cluster.hosts[1].start()
-
-    with_cluster(tmp_path, work)
-
-
-def test_a_leader_that_listens_again_is_in_doubt_no_more(tmp_path: Path) -> None:
-    async def work(cluster: Cluster) -> None:
-        await cluster.create("t", (1, 2))
-        await cluster.until_equal("t", 1, 2)
-        mode = cluster.hosts[2].server.mode
-        assert isinstance(mode, ClusterMode)
-        fetchers, stopped_at = mode.member.fetchers, cluster.loop.time()
-        await cluster.hosts[1].stop()
-        await cluster.until(lambda: fetchers.doubts(1), "the follower has lost the connection")
-        # Long enough that the first attempt to connect again has failed.
-        await asyncio.sleep(1)
-        assert fetchers.doubts(1)
-        await cluster.hosts[1].start()
-        await cluster.until(lambda: not fetchers.doubts(1), "a later attempt has connected")
-        assert cluster.loop.time() < stopped_at + DOUBT_S
-
-    with_cluster(tmp_path, work)
-
-
-def lose_connections(fetchers: FollowerFetchers) -> None:
-    for fetcher in fetchers._fetchers.values():
-        channel = fetcher._link._channel
-        assert channel is not None
-        channel.fail(LinkBrokenError("the connection has ended"))
 
 
 def test_deleted_records_are_deleted_on_all_replicas_before_the_answer(tmp_path: Path) -> None:
