@@ -21,6 +21,7 @@ from broker.controller.controller_ids import ControllerIds
 from broker.controller.producer_ids import BLOCK, ProducerIds, blocks_of
 from broker.controller.publisher import ConfigPublisher
 from broker.controller.quotas import QuotaController
+from broker.controller.scram_users import ScramUsers
 from broker.controller.topic_execution import DeletionListeners
 from broker.controller.topics import TopicController, lone_topics
 from broker.coordinator.group.classic.classic_groups import ClassicGroups
@@ -119,6 +120,7 @@ def assemble(
         quota_controller=quota_controller,
         authorizer=authorizer,
         acls=AclController(store, cache, (lambda name: None) if member is None else name_fault),
+        scram_users=ScramUsers(store, cache),
         publisher=publisher,
         groups=groups,
         classic_groups=ClassicGroups(groups),

@@ -22,6 +22,7 @@ from broker.controller.configs import ConfigController
 from broker.controller.producer_ids import ProducerIds
 from broker.controller.publisher import ConfigPublisher
 from broker.controller.quotas import QuotaController
+from broker.controller.scram_users import ScramUsers
 from broker.controller.topics import TopicController
 from broker.coordinator.group.classic.classic_groups import ClassicGroups
 from broker.coordinator.group.kip848.consumer_groups import ConsumerGroups
@@ -70,6 +71,7 @@ class Broker:
     authorizer: Authorizer | None
     """Decides what clients may do; None if everybody may do everything."""
     acls: AclController
+    scram_users: ScramUsers
     publisher: ConfigPublisher
     groups: GroupCoordinator
     classic_groups: ClassicGroups

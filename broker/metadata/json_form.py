@@ -9,6 +9,7 @@
      "broker_config": {"<id>" or "": {…}}, "group_config": {group id: {…}},
      "client_quotas": [{"entity": {type: name or null}, "values": {key: number}}, …],
      "acls": [{"resourceType": "Topic", "patternType": "Literal", "name": "…", "acls": [{…}, …]}, …],
+     "scram_credentials": {user: {mechanism: "salt=…,stored_key=…,server_key=…,iterations=…"}},
      "deleting": [uuid, …]}
 
 The entries of `acls` have the form of those in ZooKeeper (`znodes/acls`).
@@ -44,6 +45,7 @@ from broker.metadata.model import (
 from broker.metadata.znodes import acls
 from broker.quota.entities import QuotaEntity
 from kafkalog.protocol.errors import InvalidRequestError
+from kafkalog.protocol.scram import ScramCredential, ScramMechanism
 
 FORMAT = 2
 READABLE = (1, 2)
@@ -65,6 +67,10 @@ def to_json(state: ClusterState) -> str:
             {"entity": dict(entity.parts), "values": dict(values)} for entity, values in state.client_quotas.items()
         ],
         "acls": [_acl_entry(pattern, entries) for pattern, entries in state.acls.items()],
+        "scram_credentials": {
+            user: {mechanism.value: credential.text() for mechanism, credential in credentials.items()}
+            for user, credentials in state.scram_credentials.items()
+        },
         "deleting": sorted(str(item) for item in state.deleting),
     }
     lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
@@ -120,6 +126,7 @@ def from_json(text: str, source: str) -> ClusterState:
             group_config=_configs(data.get("group_config", {})),
             client_quotas=_quotas(data.get("client_quotas", [])),
             acls=_acls(data.get("acls", [])),
+            scram_credentials=_credentials(data.get("scram_credentials", {})),
             deleting=frozenset(uuid.UUID(item) for item in data["deleting"]),
             next_producer_id=_number(data["next_producer_id"]),
             revision=_number(data.get("revision", 0)),
@@ -215,3 +222,13 @@ def _acls(found: list[dict[str, Any]]) -> dict[ResourcePattern, Entries]:
             raise ValueError(f"there are no ACLs of {each['resourceType']}, {each['patternType']}")
         read[ResourcePattern(kind, pattern_type, _text(each["name"]))] = acls.of_json(each["acls"])
     return read
+
+
+def _credentials(entries: dict[str, dict[str, str]]) -> dict[str, Mapping[ScramMechanism, ScramCredential]]:
+    return {
+        user: {
+            ScramMechanism(name): ScramCredential.parse(ScramMechanism(name), _text(text))
+            for name, text in entry.items()
+        }
+        for user, entry in entries.items()
+    }

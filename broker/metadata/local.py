@@ -152,7 +152,7 @@ class LocalStore:
             raise OSError(errno.EIO, "every log directory has failed")
         for directory in directories:
             try:
-                self._write_temporary(directory, text)
+                self._write_temporary(directory, text, has_secrets=bool(state.scram_credentials))
             except OSError as error:
                 if error.errno in _BROKEN:
                     self._on_failure(directory, f"cannot write the registry: {error}")
@@ -174,9 +174,12 @@ class LocalStore:
         if failure is not None and not stored:
             raise failure
 
-    def _write_temporary(self, directory: Path, text: bytes) -> None:
+    def _write_temporary(self, directory: Path, text: bytes, *, has_secrets: bool) -> None:
         fd = self._ops.open(str(directory / FILE_NAME) + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
+            if has_secrets:
+                # Credentials of users: who has them can try passwords, and pretend to be this broker.
+                os.fchmod(fd, 0o600)
             write_all(self._ops, fd, text, 0)
             self._ops.fsync(fd)
         finally:

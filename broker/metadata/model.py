@@ -16,6 +16,7 @@ from typing import NamedTuple
 from broker.authorizer.model import Acls
 from broker.config.listeners import Endpoint
 from broker.quota.entities import QuotaEntity
+from kafkalog.protocol.scram import ScramCredential, ScramMechanism
 
 NO_LEADER = -1
 NO_CONTROLLER = -1
@@ -114,6 +115,8 @@ class ClusterState:
     """The first producer id that has not been allocated."""
     revision: int = 0
     """The number of stored changes."""
+    scram_credentials: Mapping[str, Mapping[ScramMechanism, ScramCredential]] = field(default_factory=dict)
+    """The SCRAM credentials by user."""
 
     def partition(self, topic: str, index: int) -> PartitionState | None:
         """Return the partition, or None if it does not exist."""

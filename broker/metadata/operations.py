@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 from broker.authorizer.model import Entries, ResourcePattern
 from broker.metadata.model import BrokerRegistration, ClusterState, PartitionState, TopicState
 from broker.quota.entities import QuotaEntity
+from kafkalog.protocol.scram import ScramCredential, ScramMechanism
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -74,6 +75,10 @@ class Draft:
     @property
     def acls(self) -> dict[ResourcePattern, Entries]:
         return self._map("acls", self._state.acls)
+
+    @property
+    def scram_credentials(self) -> dict[str, Mapping[ScramMechanism, ScramCredential]]:
+        return self._map("scram_credentials", self._state.scram_credentials)
 
     @property
     def deleting(self) -> set[uuid.UUID]:
@@ -297,7 +302,7 @@ class ForgetDeleted:
         return [("deleting", str(each)) for each in sorted(self.topic_ids)]
 
 
-# -- configurations, quotas, access control, producer ids ----------------------------------------------------------
+# -- configurations, quotas, access control, credentials, producer ids -----------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +366,24 @@ class SetAcls:
     def nodes(self) -> Sequence[Node]:
         kind, pattern_type, name = self.pattern
         return [("acls", kind.title, pattern_type.title, name)]
+
+
+@dataclass(frozen=True, slots=True)
+class SetScramCredentials:
+    """Replace all SCRAM credentials of a user; an empty mapping removes them (UserScramCredentialRecord)."""
+
+    durable: ClassVar[bool] = True
+    user: str
+    credentials: Mapping[ScramMechanism, ScramCredential]
+
+    def apply(self, draft: Draft) -> None:
+        if self.credentials:
+            draft.scram_credentials[self.user] = self.credentials
+        else:
+            draft.scram_credentials.pop(self.user, None)
+
+    def nodes(self) -> Sequence[Node]:
+        return [("scram", self.user)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from broker.metadata.model import (
     TopicState,
     new_topic_id,
 )
-from broker.metadata.operations import ConfigResource, SetClientQuota, SetConfig, apply
-from broker.metadata.tree.entities import USERS, content_after, name_of, operation_for
+from broker.metadata.operations import ConfigResource, SetClientQuota, SetConfig, SetScramCredentials, apply
+from broker.metadata.tree.entities import USERS, ConfigOperation, content_after, name_of, operations_for
 from broker.metadata.tree.session import MAX_BYTES, OVERHEAD
 from broker.metadata.znodes import acls, configs, controller, paths
 from broker.metadata.znodes.cluster import ProducerIdBlock, encode_block
@@ -123,12 +123,17 @@ def parents(path: str) -> list[str]:
 
 
 def config_nodes(state: ClusterState) -> dict[str, dict[str, str]]:
-    """Return the configurations of topics and brokers, and the quotas, by the name of their node below `/config`."""
+    """Return configurations of topics and brokers, quotas and credentials, by the name of their node in `/config`."""
     written = [SetConfig(ConfigResource.TOPIC, topic.name, topic.config) for topic in state.topics.values()]
     written += [SetConfig(ConfigResource.BROKER, name, config) for name, config in state.broker_config.items()]
     quotas = [SetClientQuota(entity, values) for entity, values in state.client_quotas.items()]
-    operations: list[SetConfig | SetClientQuota] = [*written, *quotas]
-    return {name_of(each): content_after(each, {}) for each in operations}
+    credentials = [SetScramCredentials(user, each) for user, each in state.scram_credentials.items()]
+    operations: list[ConfigOperation] = [*written, *quotas, *credentials]
+    found: dict[str, dict[str, str]] = {}
+    for operation in operations:
+        name = name_of(operation)
+        found[name] = content_after(operation, found.get(name, {}))
+    return found
 
 
 def _topic_nodes(topic: TopicState) -> dict[str, bytes]:
@@ -231,8 +236,9 @@ def registry(cluster: Cluster, broker_id: int, chance: random.Random) -> Cluster
         next_producer_id=cluster.next_producer_id,
         acls=cluster.acls,
     )
-    operations = [operation_for(name, content) for name, content in sorted(cluster.contents.items()) if content]
-    return apply(state, [each for each in operations if each is not None and _concerns(each, broker_id, topics)])
+    written = [operations_for(name, content) for name, content in sorted(cluster.contents.items()) if content]
+    operations = [each for of_node in written for each in of_node]
+    return apply(state, [each for each in operations if _concerns(each, broker_id, topics)])
 
 
 def _alone(state: StateNode | None, broker_id: int) -> PartitionState:
@@ -244,9 +250,11 @@ def _alone(state: StateNode | None, broker_id: int) -> PartitionState:
     )
 
 
-def _concerns(operation: SetConfig | SetClientQuota, broker_id: int, topics: Mapping[str, TopicState]) -> bool:
+def _concerns(operation: ConfigOperation, broker_id: int, topics: Mapping[str, TopicState]) -> bool:
     if isinstance(operation, SetClientQuota):
         return bool(operation.values)
+    if isinstance(operation, SetScramCredentials):
+        return bool(operation.credentials)
     if operation.resource is ConfigResource.TOPIC:
         return operation.name in topics
     return operation.name in ("", str(broker_id))
@@ -254,8 +262,8 @@ def _concerns(operation: SetConfig | SetClientQuota, broker_id: int, topics: Map
 
 def content_left(name: str, content: Mapping[str, str]) -> dict[str, str]:
     """Return what stays of a configuration's node when the cluster is gone: the credentials of a user."""
-    operation = operation_for(name, content)
-    return content_after(replace(operation, values={}), content) if isinstance(operation, SetClientQuota) else {}
+    quotas = [each for each in operations_for(name, content) if isinstance(each, SetClientQuota)]
+    return content_after(replace(quotas[0], values={}), content) if quotas else {}
 
 
 def has_more(name: str, content: Mapping[str, str]) -> bool:
@@ -270,11 +278,12 @@ def summary(state: ClusterState) -> list[str]:
     """Return in words what a registry has."""
     partitions = sum(len(topic.partitions) for topic in state.topics.values())
     kinds = Counter(name.partition("/")[0] for name, content in config_nodes(state).items() if content)
-    quotas = sum(kinds[kind] for kind in ("users", "clients", "ips"))
+    quotas = len(state.client_quotas)
     return [
         f"  topics: {len(state.topics)} with {partitions} partitions",
         f"  configurations: {kinds['topics']} of topics, {kinds['brokers']} of brokers",
         f"  quotas: {quotas}",
         f"  ACLs: {sum(map(len, state.acls.values()))}",
+        f"  users with SCRAM credentials: {len(state.scram_credentials)}",
         f"  producer ids given out: {state.next_producer_id}",
     ]

@@ -1,8 +1,7 @@
-"""DescribeClientQuotas (key 48), AlterClientQuotas (key 49) and DescribeUserScramCredentials (key 50)."""
+"""DescribeClientQuotas (key 48) and AlterClientQuotas (key 49)."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from broker.api.authorization import needs_cluster
@@ -10,12 +9,7 @@ from broker.api.context import Request
 from broker.api.errors import error_code, error_message
 from broker.authorizer.model import AclOperation
 from broker.controller.quotas import QuotaAlteration
-from kafkalog.protocol.errors import (
-    ClusterAuthorizationFailedError,
-    DuplicateResourceError,
-    KafkaError,
-    ResourceNotFoundError,
-)
+from kafkalog.protocol.errors import ClusterAuthorizationFailedError, KafkaError
 from kafkalog.protocol.messages.alter_client_quotas import (
     AlterClientQuotasEntity,
     AlterClientQuotasRequest,
@@ -28,11 +22,6 @@ from kafkalog.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     DescribeClientQuotasValue,
-)
-from kafkalog.protocol.messages.describe_user_scram_credentials import (
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-    DescribeUserScramCredentialsResult,
 )
 
 
@@ -79,31 +68,7 @@ async def handle_alter_client_quotas(request: Request) -> None:
     await request.answer(AlterClientQuotasResponse(entries=results), alterations, outcomes)
 
 
-@needs_cluster(AclOperation.DESCRIBE)
-async def handle_describe_user_scram_credentials(request: Request) -> None:
-    """Serve DescribeUserScramCredentials: no user has credentials, because there are no SASL listeners.
-
-    Kafka's tool sends the request together with one for a user's quotas.
-    """
-    message: DescribeUserScramCredentialsRequest = request.message
-    results = []
-    counts = Counter[str]()
-    async for named in request.each(message.users or ()):
-        counts[named.name] += 1
-    async for user, count in request.each(counts.items()):
-        error = (
-            DuplicateResourceError(f"Cannot describe SCRAM credentials for the same user twice in one request: {user}")
-            if count > 1
-            else ResourceNotFoundError(f"Attempt to describe a user credential that does not exist: {user}")
-        )  # fmt: skip
-        result = DescribeUserScramCredentialsResult(user=user)
-        result.error_code, result.error_message = error_code(error), error_message(error)
-        results.append(result)
-    await request.answer(DescribeUserScramCredentialsResponse(error_message=None, results=results), counts)
-
-
 HANDLERS = {
     DescribeClientQuotasRequest: handle_describe_client_quotas,
     AlterClientQuotasRequest: handle_alter_client_quotas,
-    DescribeUserScramCredentialsRequest: handle_describe_user_scram_credentials,
 }

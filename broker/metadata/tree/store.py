@@ -28,12 +28,13 @@ from broker.metadata.operations import (
     SetAcls,
     SetClientQuota,
     SetConfig,
+    SetScramCredentials,
     TakeProducerIds,
     apply,
 )
 from broker.metadata.store import Decision, Listener
 from broker.metadata.tree.acls import AclTree
-from broker.metadata.tree.entities import TOPICS, NoNodeForError, changes, name_of, operation_for
+from broker.metadata.tree.entities import TOPICS, NoNodeForError, changes, name_of, operations_for
 from broker.metadata.tree.notices import OF_CONFIGS, Notices
 from broker.metadata.tree.reading import read_all, read_nodes
 from broker.metadata.tree.session import MAX_BYTES, Session, each_of
@@ -47,7 +48,9 @@ logger = logging.getLogger(__name__)
 ATTEMPTS = 20
 """The number of attempts of a commit whose nodes others keep changing."""
 
-_WRITTEN = (CreateTopic, AddPartitions, DeleteTopic, SetConfig, SetClientQuota, SetAcls, TakeProducerIds)
+_WRITTEN = (
+    CreateTopic, AddPartitions, DeleteTopic, SetConfig, SetClientQuota, SetScramCredentials, SetAcls, TakeProducerIds,
+)  # fmt: skip
 """The operations that commits may contain."""
 
 Merge: TypeAlias = Callable[[ClusterState], tuple[ClusterState, Sequence[Operation]]]
@@ -242,7 +245,7 @@ class ZooKeeperStore:
     ) -> bool:
         """Write what the operations change; return False if something was not as the decision took it to be."""
         topics = [each for each in operations if isinstance(each, TopicOperation)]
-        configs = [each for each in operations if isinstance(each, SetConfig | SetClientQuota)]
+        configs = [each for each in operations if isinstance(each, SetConfig | SetClientQuota | SetScramCredentials)]
         acls = {each.pattern: each.entries for each in operations if isinstance(each, SetAcls)}
         ids = [each for each in operations if isinstance(each, TakeProducerIds)]
         others = {type(each).__name__ for each in operations if not isinstance(each, _WRITTEN)}
@@ -340,15 +343,13 @@ class ZooKeeperStore:
                 self._contents[name] = content
             else:
                 self._contents.pop(name, None)
-            operation = operation_for(name, content)
-            if operation is None:
-                continue
-            topic = _topic_of(operation)
-            if topic is not None and self._unread.get(topic, number) < number:
-                del self._unread[topic]
-                first.append(operation)
-            else:
-                operations.append(operation)
+            for operation in operations_for(name, content):
+                topic = _topic_of(operation)
+                if topic is not None and self._unread.get(topic, number) < number:
+                    del self._unread[topic]
+                    first.append(operation)
+                else:
+                    operations.append(operation)
         changed = [*changes(self._state, operations), *first]
         if changed:
             self._replace(apply(self._state, changed), changed)

@@ -1,4 +1,4 @@
-"""Writes configurations, quotas, and blocks of producer ids.
+"""Writes configurations, quotas, SCRAM credentials, and blocks of producer ids.
 
 A configuration is written on condition that it has not changed since it was read, and that the controller is still the
 same, as Apache Kafka 3.9 does. The notice for the other brokers is a part of the same transaction.
@@ -11,8 +11,7 @@ import errno
 from collections.abc import Mapping
 from functools import partial
 
-from broker.metadata.operations import SetClientQuota, SetConfig
-from broker.metadata.tree.entities import content_after
+from broker.metadata.tree.entities import ConfigOperation, content_after
 from broker.metadata.tree.reading import ABSENT, ConfigNode, read_nodes
 from broker.metadata.tree.session import LOST, OVERHEAD, Session, each_of
 from broker.metadata.znodes import configs, paths
@@ -37,7 +36,7 @@ MOST_IDS = 2**63 - 1
 
 
 class ConfigWriter:
-    """Writes configurations, quotas and blocks of producer ids.
+    """Writes configurations, quotas, SCRAM credentials and blocks of producer ids.
 
     Args:
         session: the session with ZooKeeper.
@@ -51,7 +50,7 @@ class ConfigWriter:
         self._marked = 0
         """The number of writes that have a mark."""
 
-    async def write(self, operations: Mapping[str, SetConfig | SetClientQuota], known: Contents) -> bool:
+    async def write(self, operations: Mapping[str, ConfigOperation], known: Contents) -> bool:
         """Write operations, given by the names of their nodes (`name_of`).
 
         Args:

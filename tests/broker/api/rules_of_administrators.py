@@ -7,6 +7,7 @@ from kafkalog.protocol.messages import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_user_scram_credentials,
     create_acls,
     create_partitions,
     create_topics,
@@ -240,6 +241,14 @@ RULES: dict[str, Rule] = {
         0,
         C31,
         ((cluster(Op.DESCRIBE),),),
+    ),
+    "alter user scram credentials": Rule(
+        alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+            deletions=[alter_user_scram_credentials.ScramCredentialDeletion(name="nobody", mechanism=1)]
+        ),
+        0,
+        C31,
+        ((cluster(Op.ALTER),),),
     ),
     "describe producers": Rule(
         describe_producers.DescribeProducersRequest(

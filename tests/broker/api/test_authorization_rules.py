@@ -21,7 +21,7 @@ from tests.broker.coordinator.support import Stored
 from tests.broker.serving import TOPIC_ID, Serving
 from tests.support.amount import mostly_exhaustive
 
-WITHOUT_RULE = {ApiKey.API_VERSIONS}
+WITHOUT_RULE = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 """APIs that everybody may use."""
 FILTERED = {ApiKey.DESCRIBE_CLUSTER, ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS}
 """APIs that leave out what a client may not see; `test_authorization` has the tests of them."""

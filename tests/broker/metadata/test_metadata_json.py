@@ -21,6 +21,7 @@ from broker.metadata.model import (
     PartitionState,
     TopicState,
 )
+from kafkalog.protocol.scram import ScramCredential, ScramMechanism
 from tests.broker.authorizer.naive import acls
 
 names = st.text("abcXYZ019._-", min_size=1, max_size=20)
@@ -47,6 +48,10 @@ registrations = st.builds(
 )
 
 
+keys = st.binary(min_size=32, max_size=32)
+credentials = st.builds(ScramCredential, st.binary(min_size=1), keys, keys, st.integers(4096, 16_384))
+
+
 def by_name(found: Mapping[str, tuple[uuid.UUID, list[PartitionState], dict[str, str]]]) -> dict[str, TopicState]:
     return {name: TopicState(name, topic_id, tuple(held), config) for name, (topic_id, held, config) in found.items()}
 
@@ -65,6 +70,7 @@ states = st.builds(
     st.frozensets(st.uuids(), max_size=3),
     st.integers(0, 1 << 62),
     ids,
+    st.dictionaries(st.text(max_size=9), st.dictionaries(st.just(ScramMechanism.SHA_256), credentials), max_size=3),
 )
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from broker.api import large, offsets
-from broker.api.admin import acls, client_quotas, configs, log_dirs, replica_admin, topics
+from broker.api.admin import acls, client_quotas, configs, log_dirs, replica_admin, scram_users, topics
 from broker.api.context import Request
 from broker.api.transactions import transaction_admin, transactions
 from kafkalog.protocol.messages.add_partitions_to_txn import (
@@ -31,6 +31,11 @@ from kafkalog.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
+)
+from kafkalog.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
 )
 from kafkalog.protocol.messages.create_acls import CreateAclsRequest
 from kafkalog.protocol.messages.create_partitions import (
@@ -144,6 +149,9 @@ ENTRIES: dict[str, tuple[Any, int, int]] = {
         quota(name) for name in NAMES], validate_only=True), 1, 2),
     "DescribeUserScramCredentials": (DescribeUserScramCredentialsRequest(users=[
         UserName(name=name) for name in NAMES]), 0, 2),
+    "AlterUserScramCredentials": (AlterUserScramCredentialsRequest(deletions=[
+        ScramCredentialDeletion(name=name, mechanism=1) for name in NAMES], upsertions=[
+        ScramCredentialUpsertion(name=name, mechanism=2, iterations=1) for name in NAMES]), 0, 3),
     "CreateAcls": (CreateAclsRequest(creations=[acl() for _ in NAMES]), 3, 1),
     "DeleteAcls": (DeleteAclsRequest(filters=[DeleteAclsFilter() for _ in NAMES]), 3, 1),
     "AddPartitionsToTxn": (AddPartitionsToTxnRequest(v3_and_below_topics=[
@@ -179,7 +187,8 @@ ENTRIES: dict[str, tuple[Any, int, int]] = {
 HANDLERS: dict[Any, Callable[[Request], Awaitable[None] | None]] = {
     kind: handler
     for module in (
-        acls, client_quotas, configs, log_dirs, offsets, replica_admin, topics, transaction_admin, transactions,
+        acls, client_quotas, configs, log_dirs, offsets, replica_admin, scram_users, topics, transaction_admin,
+        transactions,
     )
     for kind, handler in module.HANDLERS.items()
 }  # fmt: skip

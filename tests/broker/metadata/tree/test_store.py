@@ -18,6 +18,7 @@ from broker.metadata.operations import (
     Operation,
     SetClientQuota,
     SetConfig,
+    SetScramCredentials,
     TakeProducerIds,
 )
 from broker.metadata.tree.entities import NoNodeForError
@@ -29,6 +30,7 @@ from broker.metadata.znodes.topics import Assignment, TopicNode, encode_topic
 from broker.quota.entities import QuotaEntity
 from broker.zookeeper.interface import ensure
 from kafkalog.protocol.errors import PolicyViolationError
+from kafkalog.protocol.scram import ScramCredential, ScramMechanism
 from tests.broker.metadata.tree.support import World, content, creating, new_topic, run, topic_config, until
 from tests.support.amount import mostly_exhaustive
 
@@ -36,6 +38,28 @@ ALICE = QuotaEntity.of([("user", "alice & co")])
 DEFAULT_OF_ALICE = QuotaEntity.of([("user", "alice & co"), ("client-id", None)])
 SCRAM = {"SCRAM-SHA-256": "salt=c2FsdA==,stored_key=a2V5,server_key=a2V5,iterations=4096"}
 TOPIC_NODE = encode_topic(TopicNode(uuid.UUID(int=1001), {0: Assignment((1,))}))
+
+
+def test_credentials_of_users_reach_all_brokers_and_their_quotas_are_kept() -> None:
+    made = ScramCredential.of_password(ScramMechanism.SHA_512, "secret")
+
+    async def scenario(world: World) -> None:
+        zookeeper = world.session()
+        damaged = {"SCRAM-SHA-256": "salt=x", "producer_byte_rate": "7"}
+        await zookeeper.create("/config/users/alice%20%26%20co", configs.encode(damaged))
+        one, two = await world.store(1), await world.store(2)
+        assert one.state.scram_credentials == {}, "a damaged one lets nobody in"
+        await one.commit(lambda state: [SetScramCredentials("alice & co", {ScramMechanism.SHA_512: made})])
+        await until(lambda: two.state.scram_credentials == one.state.scram_credentials, "the other broker has them")
+        assert two.state.scram_credentials == {"alice & co": {ScramMechanism.SHA_512: made}}
+        assert two.state.client_quotas == {ALICE: {"producer_byte_rate": 7.0}}
+        name = "users/alice%20%26%20co"
+        assert await content(zookeeper, name) == {**damaged, "SCRAM-SHA-512": made.text()}
+        await two.commit(lambda state: [SetScramCredentials("alice & co", {})])
+        await until(lambda: one.state.scram_credentials == {}, "they are deleted everywhere")
+        assert await content(zookeeper, name) == damaged
+
+    run(scenario)
 
 
 def test_configurations_reach_all_brokers_and_other_keys_of_a_user_are_kept() -> None:
