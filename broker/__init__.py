@@ -8,6 +8,7 @@ Each package imports only those below it (the contract stands in pyproject.toml)
 - `migration/`   moves a stopped broker's metadata between its registry and ZooKeeper
 - `modes/`       how a lone broker and a member of a cluster differ in starting and stopping
 - `assembly`     builds the parts that serve requests
+- `gates`        puts what authenticates clients in front of the dispatcher
 - `metrics/`     the broker's metrics in Prometheus' format
 - `api/`         one handler module for each family of APIs
 - `coordinator/` groups and transactions, whose state is kept in internal topics
@@ -18,6 +19,7 @@ Each package imports only those below it (the contract stands in pyproject.toml)
 - `runtime`      what a broker is given from outside: loop, workers, clock, network, files, random numbers
 - `net/`         listeners, client connections, links to other brokers
 - `metadata/`    the cluster's metadata: model, operations, stores, and the cache that requests read
+- `security/`    who clients are: SASL
 - `config/`      every configuration key, declared once
 - `log/`         one partition's log and everything that maintains it
 - `authorizer/`  access control lists, and who may do what

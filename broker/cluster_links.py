@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.config.security.sasl import BETWEEN_BROKERS
 from broker.config.server import BrokerConfig
 from broker.metadata.model import BrokerRegistration
 from broker.net.links.link import Link, LinkSettings
 from broker.net.links.link_errors import LinkError
 from broker.runtime import Runtime
+from broker.security.sasl.broker_login import make_login
+from kafkalog.protocol.wire.sasl import Mechanism
 
 Connect = Callable[[BrokerRegistration, str], Link]
 """Makes a link to a broker for a purpose, such as `controller`; see `ClusterLinks.connect`."""
@@ -38,6 +41,7 @@ class ClusterLinks:
         self._runtime = runtime
         self._broker_id = broker_id
         self._listener = config.inter_broker_listener
+        self._make_mechanism = login_of(config)
         self._timeout = config["replica.socket.timeout.ms"] / 1000
 
     def connect(self, broker: BrokerRegistration, purpose: str) -> Link:
@@ -72,4 +76,18 @@ class ClusterLinks:
             workers=runtime.workers,
             chance=runtime.random,
             network=runtime.network,
+            make_mechanism=self._make_mechanism,
         )
+
+
+def login_of(config: BrokerConfig) -> Callable[[], Mechanism] | None:
+    """Return what makes the login of this broker to others; None if their listener asks for none.
+
+    Raises:
+        ConfigError: the listener asks for a login that cannot be made.
+    """
+    name = config.inter_broker_listener
+    endpoint = next((each for each in config.listeners if each.name == name), None)
+    if endpoint is None or not endpoint.uses_sasl:
+        return None
+    return make_login(name, config[BETWEEN_BROKERS], config.of_listener(name))

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from broker.api.dispatcher import ApiDispatcher
 from broker.assembly import assemble
+from broker.cluster_links import login_of
 from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
 from broker.config.stored_topic import read_topic_config
 from broker.controller.configs import effective_config
+from broker.gates import Gates
 from broker.log.cleaner.log_cleaner import LogCleaner
 from broker.log.directories.log_dir import LogDirUnusableError
 from broker.log.files.open_files import OpenFiles
@@ -99,6 +101,10 @@ class Server:
         self.acceptor: Acceptor | None = None
         self.metrics: MetricsEndpoint | None = None
         self._has_settled = self._is_assembled = False
+        self.gates = Gates(self.config)
+        if self.config.is_member:
+            # Found at once, not after the logs were loaded.
+            login_of(self.config)
         allowed = self.config["kafkalog.log.max.open.files"]
         self.logs = LogManager(
             self.config.log_dirs,
@@ -186,7 +192,9 @@ class Server:
             self.broker.connection_rates,
             DiskReads(on_workers(self.runtime.workers)),
             self.broker.quota_clock,
+            self.gates,
         )
+        self.gates.open(self.broker, self.dispatcher, self.acceptor.memory)
         self.endpoints = self.acceptor.bind()
         await mode.register(tuple(map(config.advertised_endpoint, self.endpoints)))
         logs = {log.topic: log for log in (self.broker.groups.log, self.broker.transactions.log)}
@@ -277,6 +285,7 @@ class Server:
         deadline = self._loop.time() + timeout
         if self.acceptor is not None:
             await self.acceptor.close(timeout)
+        self.gates.close()
         await self.dispatcher.settle(max(deadline - self._loop.time(), SETTLE_S))
         # It ends those that wait for the controller. A client may have given the rest days.
         await self.mode.stop()

@@ -15,6 +15,7 @@ A module of handlers serves one family of APIs and lists them in `HANDLERS`. The
 Handlers:
 
 - `versions`      ApiVersions
+- `authentication`  SaslHandshake and SaslAuthenticate where nothing is to be authenticated
 - `metadata`      Metadata, DescribeCluster, DescribeTopicPartitions
 - `explanations`  why a partition changed, for DescribeTopicPartitions
 - `offsets`       ListOffsets, OffsetForLeaderEpoch, DeleteRecords
@@ -23,5 +24,5 @@ Handlers:
 - `groups`        FindCoordinator, groups of both protocols, committed offsets
 - `transactions`  InitProducerId, transactions and their administration
 - `cluster`       what brokers of a cluster ask of each other
-- `admin`         topics, configurations, log directories, replicas, quotas, ACLs
+- `admin`         topics, configurations, log directories, replicas, quotas, SCRAM credentials, ACLs
 """

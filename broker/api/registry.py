@@ -31,10 +31,11 @@ class Api:
 
 
 _MODULES = (
-    "versions", "metadata", "offsets", "produce.produce", "fetch.fetch",
+    "versions", "authentication", "metadata", "offsets", "produce.produce", "fetch.fetch",
     "groups.coordinators", "groups.groups", "groups.group_offsets", "groups.consumer_groups",
     "transactions.producer_ids", "transactions.transactions", "transactions.transaction_admin",
-    "admin.topics", "admin.configs", "admin.log_dirs", "admin.replica_admin", "admin.client_quotas", "admin.acls",
+    "admin.topics", "admin.configs", "admin.log_dirs", "admin.replica_admin", "admin.client_quotas",
+    "admin.scram_users", "admin.acls",
     "cluster.control", "cluster.controller",
 )  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker.api.context import Request, encoded
 from broker.net.connection import Connection
+from broker.net.session import Session
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import (
     STATED_OFFSETS,
@@ -45,23 +46,32 @@ def _served(*, between: bool) -> tuple[ApiVersion, ...]:
 
 
 def handle_api_versions(request: Request) -> None:
-    message: ApiVersionsRequest = request.message
-    if request.version >= 3 and not (_legal(message.client_software_name) and _legal(message.client_software_version)):
-        request.reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
-        return
-    if request.version >= 3:
-        session = request.connection.session
+    member = request.broker.member
+    listener = None if member is None else member.listener
+    request.reply(answer_versions(request.connection.session, listener, request.message, request.version))
+
+
+def answer_versions(
+    session: Session, listener: str | None, message: ApiVersionsRequest, version: int
+) -> ApiVersionsResponse:
+    """Return the response to an ApiVersions request, and note the client's software in its session.
+
+    Args:
+        session: the client, which may not be authenticated yet.
+        listener: the one on which APIs between brokers are served.
+        message: the request.
+        version: its version.
+    """
+    if version >= 3:
+        if not (_legal(message.client_software_name) and _legal(message.client_software_version)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         session.client_software_name = message.client_software_name
         session.client_software_version = message.client_software_version
-    member = request.broker.member
-    between = member is not None and request.connection.endpoint.name == member.listener
-    request.reply(
-        ApiVersionsResponse(
-            api_keys=list(_served(between=between)),
-            supported_features=list(_FEATURES),
-            # None of them can be finalized (KIP-584).
-            finalized_features_epoch=-1,
-        )
+    return ApiVersionsResponse(
+        api_keys=list(_served(between=session.endpoint.name == listener)),
+        supported_features=list(_FEATURES),
+        # None of them can be finalized (KIP-584).
+        finalized_features_epoch=-1,
     )
 
 

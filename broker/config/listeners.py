@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from broker.config.definition import ConfigError, shown
 
-SUPPORTED_PROTOCOLS = ("PLAINTEXT",)
+SUPPORTED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 KNOWN_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 _HOST = re.compile(r"[0-9a-zA-Z\-%._:]+")
@@ -31,6 +31,11 @@ class Endpoint:
     host: str
     port: int
     protocol: str = "PLAINTEXT"
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Return whether clients authenticate by SASL."""
+        return self.protocol.startswith("SASL_")
 
     def with_port(self, port: int) -> Endpoint:
         return replace(self, port=port)

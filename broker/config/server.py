@@ -32,6 +32,7 @@ from broker.config.listeners import Endpoint, check_connection_overrides, parse_
 from broker.config.message_format import is_version
 from broker.config.protocol_version import ProtocolVersion
 from broker.config.security.listener_config import ListenerConfig, without_listener
+from broker.config.security.sasl import SASL_KEYS
 from broker.config.stored_topic import ALL_REPLICAS, MIN_INSYNC, StoredTopicConfig, removal_keys
 from broker.config.topic import (
     COMPRESSION_TYPES,
@@ -151,6 +152,8 @@ SERVER_CONFIG = ConfigDefinition(
         *AUTHORIZER_KEYS,
         # Members of a cluster
         *CLUSTER_KEYS,
+        # Security
+        *SASL_KEYS,
         # Coordinators
         *GROUP_KEYS,
         *TRANSACTION_LOG_KEYS,

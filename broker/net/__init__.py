@@ -5,6 +5,7 @@ Connections of clients:
 - `acceptor`     accepts connections within limits and closes idle ones
 - `address_limits` limits the connections of one address
 - `connection`   one client's connection: serves requests one after another, answers in order
+- `authentication/`  what stands in front of the dispatcher until a client is authenticated
 - `session`      the connection's listener, peer, principal and client software
 - `transport/`   how a connection's bytes are received and sent
 - `reader`       receives bytes and splits them into frames, within the memory for requests
@@ -19,5 +20,6 @@ Connections of clients:
 Beside them:
 
 - `links/`       connections to other brokers
+- `told`         log lines about peers, of which each address causes only a few
 - `sockets/`     what both take from the system: network, listeners, host look-ups, event loop
 """

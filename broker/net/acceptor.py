@@ -8,6 +8,7 @@ import resource
 import sys
 from collections import Counter
 from collections.abc import Callable
+from typing import Protocol
 
 from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
@@ -34,6 +35,33 @@ RESERVED_DESCRIPTORS = 256
 """File descriptors that connections leave free for the log, at most. A log directory that cannot open a file fails."""
 
 
+class Gate(Dispatcher, Protocol):
+    """Stands in front of the dispatcher until the client of a connection is authenticated."""
+
+    def guard(self, connection: Connection, /) -> None:
+        """Begin to guard a new connection, whose dispatcher it is."""
+
+
+class Gates(Protocol):
+    """Makes gates for the listeners that need them."""
+
+    def gate(self, endpoint: Endpoint, /) -> Gate | None:
+        """Make the gate of a new connection; None if its listener asks for no authentication."""
+
+    def closed(self, connection: Connection, /) -> None:
+        """Forget a connection that is closed."""
+
+
+class NoGates:
+    """No listener asks for authentication."""
+
+    def gate(self, endpoint: Endpoint) -> None:
+        """Return None."""
+
+    def closed(self, connection: Connection) -> None:
+        """Do nothing."""
+
+
 class Acceptor:
     """All listeners of a broker and the connections that came through them."""
 
@@ -46,6 +74,7 @@ class Acceptor:
         rates: ConnectionRates,
         disk: DiskReads,
         now_ms: Callable[[], int],
+        gates: Gates,
     ) -> None:
         self._loop = loop
         self._network = network
@@ -54,10 +83,11 @@ class Acceptor:
         self._rates = rates
         self._disk = disk
         self._now_ms = now_ms
+        self._gates = gates
         self._refused: dict[IncomingConnection, asyncio.TimerHandle] = {}
         """Connections above their address's rate. They stay open and unserved until these timers close them."""
         self._refused_from: Counter[str] = Counter()
-        self._memory = RequestMemory(self._config["queued.max.request.bytes"])
+        self.memory = RequestMemory(self._config["queued.max.request.bytes"])
         self._retries: dict[Listener, asyncio.TimerHandle] = {}
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if limit == resource.RLIM_INFINITY:
@@ -234,15 +264,19 @@ class Acceptor:
 
     def connect(self, transport: Transport, endpoint: Endpoint) -> None:
         """Serve a peer that connected to a listener."""
+        gate = self._gates.gate(endpoint)
         connection = Connection(
-            self._loop, transport, Session(endpoint, transport.peer), self._dispatcher, self._memory, self._disk,
+            self._loop, transport, Session(endpoint, transport.peer), gate or self._dispatcher, self.memory, self._disk,
             self._config["socket.request.max.bytes"], self._closed,
         )  # fmt: skip
         self.connections[connection] = None
         self._per_address[connection.peer] += 1
+        if gate is not None:
+            gate.guard(connection)
 
     def _closed(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
+        self._gates.closed(connection)
         self._per_address[connection.peer] -= 1
         if self._per_address[connection.peer] <= 0:
             del self._per_address[connection.peer]

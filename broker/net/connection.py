@@ -20,7 +20,7 @@ from typing import Protocol
 from broker.config.listeners import Endpoint
 from broker.net.chunks import Chunk
 from broker.net.disk_reads import DiskReads
-from broker.net.framing import FrameError
+from broker.net.framing import FrameError, FrameLimits
 from broker.net.memory import RequestMemory
 from broker.net.postponed import Cancellable, PostponedResponse, PostponedResponses
 from broker.net.reader import Reader
@@ -279,6 +279,14 @@ class Connection:
     def free_memory(self) -> None:
         """Give back the memory kept by `keep_memory`: its bytes are gone, even if the request is not answered."""
         self._reader.copy_gone()
+
+    def serve_by(self, dispatcher: Dispatcher) -> None:
+        """Have another dispatcher serve the requests that follow the current one."""
+        self._dispatcher = dispatcher
+
+    def admit(self, limits: FrameLimits, memory: RequestMemory) -> None:
+        """Take requests within other limits and in another memory, from the next one on."""
+        self._reader.admit(limits, memory)
 
     def refuse(self, error: FrameError | BadRequestError) -> None:
         """End the connection because of bytes that cannot be parsed, and log why."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import mmap
 from contextlib import suppress
+from dataclasses import dataclass
 from struct import Struct
 
 _SIZE = Struct(">i")
@@ -35,6 +36,17 @@ class FrameError(ValueError):
     """A frame size is negative or above the maximum, so the rest of the stream cannot be parsed."""
 
 
+@dataclass(frozen=True, slots=True)
+class FrameLimits:
+    """The longest frame, and how memory is taken for it."""
+
+    max_frame: int
+    key: str = "socket.request.max.bytes"
+    """The configuration that sets the longest frame, for messages."""
+    growth: int = GROWTH_STEP
+    """The bytes to which a buffer grows at first; they are less where nobody knows the peer."""
+
+
 class FrameBuffer:
     """One connection's receive buffer.
 
@@ -43,15 +55,19 @@ class FrameBuffer:
     (`hand_over`).
     """
 
-    __slots__ = ("_buffer", "_end", "_max_frame", "_needed", "_start", "_view")
+    __slots__ = ("_buffer", "_end", "_limits", "_needed", "_start", "_view")
 
     def __init__(self, max_frame: int) -> None:
-        self._max_frame = max_frame
+        self._limits = FrameLimits(max_frame)
         self._buffer: bytearray | mmap.mmap = bytearray()
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
         self._needed = 0
+
+    def limit(self, limits: FrameLimits) -> None:
+        """Change the limits of the frames that follow."""
+        self._limits = limits
 
     @property
     def capacity(self) -> int:
@@ -125,9 +141,10 @@ class FrameBuffer:
             self._needed = 0
             return None
         (size,) = _SIZE.unpack_from(self._buffer, start)
-        if size < 0 or size > self._max_frame:
+        limits = self._limits
+        if size < 0 or size > limits.max_frame:
             raise FrameError(
-                f"request size {size} is not between 0 and {self._max_frame} (socket.request.max.bytes)"
+                f"request size {size} is not between 0 and {limits.max_frame} ({limits.key})"
                 + _other_protocol(bytes(self._view[start : start + 4]))
             )
         if available - 4 < size:
@@ -183,7 +200,7 @@ class FrameBuffer:
         received = self._end - self._start
         if received < capacity - self._start and self._start == 0:
             return capacity
-        return min(self._needed, max(GROWTH_STEP, 2 * capacity))
+        return min(self._needed, max(self._limits.growth, 2 * capacity))
 
     def _replace(self, capacity: int) -> None:
         pending = self._end - self._start

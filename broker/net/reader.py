@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.net.framing import FrameBuffer
+from broker.net.framing import FrameBuffer, FrameLimits
 from broker.net.memory import RequestMemory
 from broker.net.throttle import Throttle
 from broker.net.transport.interface import Transport
@@ -110,6 +110,14 @@ class Reader:
             self.resume()
 
     # -- memory
+
+    def admit(self, limits: FrameLimits, memory: RequestMemory) -> None:
+        """Take other limits and another memory for the requests that follow, between two frames."""
+        self.frames.limit(limits)
+        self._share.close()
+        self._share.keep(0)
+        self._share = memory.share(self._on_granted)
+        self.is_bounded = memory.bounded
 
     def keep(self, frame: memoryview) -> memoryview:
         """Return the bytes of the current frame for use beyond its dispatch; they count as `keep_copy` says."""

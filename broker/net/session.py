@@ -33,16 +33,26 @@ class Session:
         peer: the address of the peer, without its port.
         principal: who sends the requests.
         mechanism: the SASL mechanism that the client uses; None if the listener requires no authentication.
+        is_of_token: whether the client has logged in by a delegation token.
         client_software_name: the name of the client's library.
         client_software_version: the version of that library.
     """
 
-    __slots__ = ("client_software_name", "client_software_version", "endpoint", "mechanism", "peer", "principal")
+    __slots__ = (
+        "client_software_name", "client_software_version", "endpoint", "is_of_token", "mechanism", "peer", "principal",
+    )  # fmt: skip
 
     def __init__(self, endpoint: Endpoint, peer: str) -> None:
         self.endpoint = endpoint
         self.peer = peer
         self.principal = ANONYMOUS
         self.mechanism: str | None = None
+        self.is_of_token = False
         self.client_software_name = UNKNOWN_SOFTWARE
         self.client_software_version = UNKNOWN_SOFTWARE
+
+    def authenticated(self, name: str, mechanism: str, *, is_of_token: bool = False) -> None:
+        """Take the user that a SASL mechanism has authenticated."""
+        self.principal = Principal(USER_TYPE, name)
+        self.mechanism = mechanism
+        self.is_of_token = is_of_token

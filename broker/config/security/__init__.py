@@ -1,4 +1,5 @@
 """The keys of listeners that encrypt or authenticate.
 
+- `sasl`             the keys of SASL
 - `listener_config`  what is in force for one listener: its own values before the broker's
 """

@@ -355,7 +355,7 @@ def test_a_client_that_leaves_ends_a_large_produce(tmp_path: Path) -> None:
         await until_waiting(broker, 1)
         assert broker.server.acceptor is not None
         assert broker.server.dispatcher is not None
-        memory = broker.server.acceptor._memory
+        memory = broker.server.acceptor.memory
         assert memory.used > 0
         wire.close()
         await until_waiting(broker, 0)

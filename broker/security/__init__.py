@@ -1,0 +1,4 @@
+"""The identity of clients.
+
+- `sasl`  names with passwords, or proofs of them
+"""

@@ -1,0 +1,6 @@
+"""The SASL mechanisms, the server's side. `kafkalog.protocol.wire` has the clients' side.
+
+- `interface`  what a mechanism does, and how it fails
+- `plain`      PLAIN: names and passwords
+- `scram`      SCRAM-SHA-256 and SCRAM-SHA-512: proofs that a client knows a password
+"""

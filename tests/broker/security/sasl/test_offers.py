@@ -1,0 +1,146 @@
+"""Test what listeners offer by their configuration, and what is refused at start, with its remedy."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from broker.cluster_links import login_of
+from broker.config.definition import ConfigError
+from broker.config.server import BrokerConfig
+from broker.gates import Gates
+from broker.security.sasl.authenticator import Offer
+from broker.security.sasl.mechanisms.plain import PlainServer
+from broker.security.sasl.mechanisms.scram import UnknownUsers
+from broker.security.sasl.offers import make_offer
+
+MODULE = "org.apache.kafka.common.security"
+PLAIN = (
+    f'{MODULE}.plain.PlainLoginModule required username="broker" password="p" user_broker="p" user_alice="a-secret";'
+)
+PREFIX = "listener.name.sasl_plaintext"
+SASL = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
+WITH_PLAIN = {**SASL, "sasl.enabled.mechanisms": "PLAIN", f"{PREFIX}.plain.sasl.jaas.config": PLAIN}
+
+
+def offer_of(texts: dict[str, str], listener: str = "SASL_PLAINTEXT") -> Offer:
+    config = BrokerConfig(texts).of_listener(listener)
+    return make_offer(listener, config, lambda mechanism: lambda user: None, UnknownUsers(b""))
+
+
+def refusal(texts: dict[str, str]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        offer_of(texts)
+    assert "a-secret" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_mechanisms_are_offered_in_their_order() -> None:
+    offer = offer_of({**WITH_PLAIN, "sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN,SCRAM-SHA-256,PLAIN"})
+    assert list(offer.mechanisms) == ["SCRAM-SHA-512", "PLAIN", "SCRAM-SHA-256"]
+    assert set(offer.max_reauth_ms.values()) == {0}
+
+
+def test_accounts_of_plain() -> None:
+    server = offer_of(WITH_PLAIN).mechanisms["PLAIN"]()
+    assert isinstance(server, PlainServer)
+    server.answer(b"\0alice\0a-secret")
+    assert server.identity is not None
+    assert "a-secret" not in repr(offer_of(WITH_PLAIN))
+
+
+def test_each_listener_and_mechanism_has_its_own() -> None:
+    texts = {
+        **WITH_PLAIN,
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0,OUT://127.0.0.1:0",
+        "listener.security.protocol.map": "OUT:SASL_PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "listener.name.out.sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "connections.max.reauth.ms": "1000",
+        f"{PREFIX}.plain.connections.max.reauth.ms": "2000",
+    }
+    assert offer_of(texts).max_reauth_ms == {"PLAIN": 2000}
+    assert offer_of(texts, "OUT").max_reauth_ms == {"SCRAM-SHA-256": 1000}
+    assert set(Gates(BrokerConfig(texts))._offers) == {"SASL_PLAINTEXT", "OUT"}
+
+
+def test_a_listener_without_sasl_has_no_gate() -> None:
+    assert Gates(BrokerConfig({"sasl.enabled.mechanisms": "nonsense"}))._offers == {}
+
+
+def test_kafkas_default_is_refused_with_the_remedy() -> None:
+    said = refusal(SASL)
+    assert "cannot have the SASL mechanism GSSAPI" in said
+    assert f"{PREFIX}.sasl.enabled.mechanisms=SCRAM-SHA-512" in said
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        ({"sasl.enabled.mechanisms": ""}, ["sasl.enabled.mechanisms", "needs a mechanism"]),
+        ({"sasl.enabled.mechanisms": "PLAIN,DIGEST-MD5"}, ["DIGEST-MD5", "PLAIN, SCRAM-SHA-256"]),
+        ({f"{PREFIX}.plain.sasl.jaas.config": f"{MODULE}.plain.PlainLoginModule required;"}, ["nobody has an account"]),
+        ({f"{PREFIX}.plain.sasl.jaas.config": PLAIN[:-1]}, [f"{PREFIX}.plain.sasl.jaas.config", "semicolon"]),
+        ({f"{PREFIX}.plain.sasl.jaas.config": PLAIN.replace("plain.Plain", "scram.Scram")}, ["login module of PLAIN"]),
+        ({f"{PREFIX}.plain.sasl.jaas.config": PLAIN.replace(PLAIN.split()[0], "a.B")}, ["login module of PLAIN"]),
+    ],
+)  # fmt: skip
+def test_what_is_refused_at_start(texts: dict[str, str], words: list[str]) -> None:
+    said = refusal({**WITH_PLAIN, **texts})
+    assert all(word in said for word in words), said
+
+
+def test_a_login_module_for_no_mechanism_counts_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    assert "nobody has an account" in refusal({**SASL, "sasl.enabled.mechanisms": "PLAIN", "sasl.jaas.config": PLAIN})
+    with caplog.at_level(logging.WARNING):
+        offer_of({**WITH_PLAIN, f"{PREFIX}.sasl.jaas.config": PLAIN})
+    assert f"set {PREFIX}.plain.sasl.jaas.config instead" in caplog.text
+    assert "a-secret" not in caplog.text
+
+
+def test_passwords_are_not_shown_in_errors_of_the_configuration() -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig({**WITH_PLAIN, "principal.builder.class": "com.example.Builder"})
+    assert "cannot run here" in str(caught.value)
+
+
+# -- between brokers
+
+MEMBER = {
+    **WITH_PLAIN,
+    "zookeeper.connect": "127.0.0.1:2181",
+    "security.inter.broker.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+}
+
+
+def test_brokers_log_in_to_each_other() -> None:
+    make = login_of(BrokerConfig(MEMBER))
+    assert make is not None
+    assert make().first() == b"\0broker\0p"
+    scram = f'{MODULE}.scram.ScramLoginModule required username="broker" password="p";'
+    texts = {
+        **MEMBER,
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+        f"{PREFIX}.scram-sha-512.sasl.jaas.config": scram,
+    }
+    make = login_of(BrokerConfig(texts))
+    assert make is not None
+    assert make().name == "SCRAM-SHA-512"
+    plain = {**MEMBER, "listeners": "PLAINTEXT://127.0.0.1:0", "security.inter.broker.protocol": "PLAINTEXT"}
+    assert login_of(BrokerConfig(plain)) is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        ({"sasl.mechanism.inter.broker.protocol": "GSSAPI"}, ["PLAIN, SCRAM-SHA-256", "protocol=SCRAM-SHA-512"]),
+        ({"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"}, ["does not offer it", "sasl.enabled.mechanisms"]),
+        ({f"{PREFIX}.plain.sasl.jaas.config": PLAIN.replace('username="broker" ', "")}, ["username and password"]),
+    ],
+)  # fmt: skip
+def test_a_login_between_brokers_that_cannot_be(texts: dict[str, str], words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        login_of(BrokerConfig({**MEMBER, **texts}))
+    assert all(word in str(caught.value) for word in words), caught.value
