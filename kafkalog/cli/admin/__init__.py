@@ -1,7 +1,8 @@
 """The commands that administer a cluster. They parse, call `kafkalog.client.admin` and print.
 
 - `topics`             `kafkalog topics`
-- `configs`            `kafkalog configs`; `quotas` is its part for users, client ids and addresses
+- `configs`            `kafkalog configs`; `quotas` is its part for users, client ids and addresses, and
+  `scram_users` that for logins of users
 - `groups`             `kafkalog groups`: a module for each of its commands
 - `offsets`            `kafkalog offsets`: offsets of groups in ZooKeeper
 - `transactions`       `kafkalog transactions`

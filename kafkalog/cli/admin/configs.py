@@ -34,6 +34,7 @@ examples:
   kafkalog configs alter --bootstrap-server localhost:9092 --broker-defaults --delete-config log.retention.ms
   kafkalog configs alter --bootstrap-server localhost:9092 --client loader --add-config producer_byte_rate=10485760
   kafkalog configs describe --bootstrap-server localhost:9092 --entity-type users --entity-type clients
+  kafkalog configs alter --bootstrap-server localhost:9092 --user ann --add-config 'SCRAM-SHA-512=[password=…]'
 
 Without --all only what was set by such a command is shown, and not what comes from server.properties or is the default.
 """
@@ -72,7 +73,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     commands = add_command(
         subparsers,
         "configs",
-        "describe and alter the configurations of topics, brokers and groups, and quotas of clients",
+        "describe and alter the configurations of topics, brokers and groups, quotas of clients, and users of SCRAM",
         EXAMPLES,
     )
     describe = _add(commands, "describe", "show configurations")

@@ -1,25 +1,25 @@
-"""The part of `kafkalog configs` that is about users, client ids and addresses: their quotas."""
+"""The part of `kafkalog configs` that is about users, client ids and addresses: their quotas, and logins of users."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kafkalog.cli.admin import scram_users
 from kafkalog.cli.shared.client_options import UsageError, print_json
 
 if TYPE_CHECKING:
     from kafkalog.client.config import ClientConfig
 
-TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
+USERS = "users"
+TYPES = {USERS: "user", "clients": "client-id", "ips": "ip"}
 """The types of entities: the options' names and the protocol's."""
 Entities = Sequence[tuple[str, str | None]]
 """Types and names from the options: `""` is the default of the type, None means all of it."""
-_CREDENTIALS = "SCRAM-SHA-"
-"""The beginning of the names of credentials, which kafka-configs.sh alters among the quotas of users."""
 
 
 def describe(config: ClientConfig, entities: Entities, *, as_json: bool) -> None:
-    """Print the quotas of the named entities, as kafka-configs.sh does."""
+    """Print the quotas of the named entities, and the credentials of users, as kafka-configs.sh does."""
     from kafkalog.client.admin.quotas import ANY, QuotaAdmin, entity_text
 
     wanted = {TYPES[kind]: ANY if name is None else name or None for kind, name in entities}
@@ -30,24 +30,29 @@ def describe(config: ClientConfig, entities: Entities, *, as_json: bool) -> None
             print_json({"entity": entity, "values": values})
         else:
             print(f"Quota configs for {entity_text(entity)} are {', '.join(f'{k}={v}' for k, v in values.items())}")
+    if [kind for kind, _ in entities] == [USERS] and entities[0][1] != "":
+        scram_users.describe(config, entities[0][1], as_json=as_json)
 
 
 def alter(config: ClientConfig, entities: Entities, added: dict[str, str], deleted: Sequence[str]) -> None:
-    """Set and delete quotas of one entity.
+    """Set and delete quotas of one entity, and credentials of a user.
 
     Raises:
-        UsageError: A quota is no number, or is a user's credentials. The text does not show the value.
+        UsageError: A quota is no number, or a user's credentials cannot be made. The text does not show the value.
         InvalidConfigError: A quota that is to be deleted is not set.
     """
     from kafkalog.client.admin.quotas import QuotaAdmin
     from kafkalog.protocol.errors import InvalidConfigError
 
-    for key in (*added, *deleted):
-        if key.upper().startswith(_CREDENTIALS):
-            raise UsageError(
-                f"{key}: credentials of users cannot be altered by this command; Apache Kafka's kafka-configs.sh can, "
-                "where the brokers have them"
-            )
+    credentials = [key for key in (*added, *deleted) if key.upper().startswith(scram_users.PREFIX)]
+    if credentials:
+        if [kind for kind, _ in entities] != [USERS] or not entities[0][1]:
+            raise UsageError(f"{credentials[0]}: only a user by name has credentials")
+        if len(credentials) < len(added) + len(deleted):
+            # Kafka's command refuses that, too: they are two requests, of which one could fail.
+            raise UsageError("credentials and quotas cannot be altered in one command: use two")
+        scram_users.alter(config, entities[0][1], added, deleted)
+        return
     entity = {TYPES[kind]: name or None for kind, name in entities}
     values: dict[str, float | None] = {key: _number(key, value) for key, value in added.items()}
     with QuotaAdmin(config) as admin:

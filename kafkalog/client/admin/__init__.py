@@ -11,7 +11,7 @@
 - `groups/`              consumer groups seen from outside: their members, states and committed offsets
 - `quotas`               client quotas (KIP-546)
 - `replicas/`            leader elections, reassignments, log directories, and why partitions changed
-- `security/`            access control lists and delegation tokens
+- `security/`            access control lists, delegation tokens, SCRAM credentials of users
 - `transactions`         transactional ids, producers, hanging transactions (KIP-664)
 """
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         AclResourceType,
     )
     from kafkalog.client.admin.security.delegation_tokens import DelegationToken, DelegationTokenAdmin, Principal
+    from kafkalog.client.admin.security.scram_users import ScramPassword, ScramUserAdmin
     from kafkalog.client.admin.topics import NewTopic, TopicAdmin
     from kafkalog.client.admin.transactions import TransactionsAdmin
 
@@ -77,6 +78,8 @@ __all__ = [
     "ReplicaAdmin",
     "ReplicaOnBroker",
     "ResourceType",
+    "ScramPassword",
+    "ScramUserAdmin",
     "TopicAdmin",
     "TransactionsAdmin",
 ]
@@ -101,6 +104,8 @@ _MODULES = {
     "QuotaAdmin": "quotas",
     "ReplicaAdmin": "replicas.replica_admin",
     "ReplicaOnBroker": "replicas.replica_admin",
+    "ScramPassword": "security.scram_users",
+    "ScramUserAdmin": "security.scram_users",
     "TopicAdmin": "topics",
     "TransactionsAdmin": "transactions",
 }

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kafkalog.client.admin.replicas.replica_admin import ReplicaAdmin
     from kafkalog.client.admin.security.acls import AclAdmin
     from kafkalog.client.admin.security.delegation_tokens import DelegationTokenAdmin
+    from kafkalog.client.admin.security.scram_users import ScramUserAdmin
     from kafkalog.client.admin.transactions import TransactionsAdmin
 
 
@@ -31,8 +32,9 @@ class Admin(Connected):
     """Administer a cluster, as the Admin of Java's client and KafkaAdminClient of kafka-python do.
 
     Each part has the calls of one subject: `topics`, `configs`, `groups`, `quotas`, `replicas`, `transactions`,
-    `acls` and `delegation_tokens`. All of them use the same connections. The calls about topics and configurations may
-    also be made on this object itself. A call waits up to `default.api.timeout.ms` and then raises ClientTimeoutError.
+    `acls`, `delegation_tokens` and `scram_users`. All of them use the same connections. The calls about topics and
+    configurations may also be made on this object itself. A call waits up to `default.api.timeout.ms` and then raises
+    ClientTimeoutError.
 
         with Admin({"bootstrap.servers": "localhost:9092"}) as admin:
             admin.create_topics([NewTopic("words", num_partitions=3)])
@@ -92,6 +94,13 @@ class Admin(Connected):
         from kafkalog.client.admin.replicas.replica_admin import ReplicaAdmin
 
         return ReplicaAdmin(self._config, cluster=self.cluster)
+
+    @cached_property
+    def scram_users(self) -> ScramUserAdmin:
+        """Read, set and delete SCRAM credentials of users."""
+        from kafkalog.client.admin.security.scram_users import ScramUserAdmin
+
+        return ScramUserAdmin(self._config, cluster=self.cluster)
 
     @cached_property
     def transactions(self) -> TransactionsAdmin:

@@ -81,7 +81,8 @@ def test_words_that_are_no_properties_are_not_shown(
 @pytest.mark.parametrize(
     ("entity", "added", "message"),
     [
-        ("--user", "SCRAM-SHA-256=[iterations=8192,password=s3cret]", "SCRAM-SHA-256: credentials of users cannot "),
+        ("--user", "SCRAM-SHA-256=[iterations=x,password=s3cret]", "--add-config SCRAM-SHA-256: expected "),
+        ("--user", "SCRAM-SHA-1=[password=s3cret]", "SCRAM-SHA-1: credentials are for "),
         ("--user", "producer_byte_rate=s3cret", "--add-config producer_byte_rate: a quota is a number"),
         ("--broker", "ssl.key.password=s3cret=", "--add-config, pair 1 of 1: all configs to be added must be "),
         ("--broker", "ssl.key.password=a,s3cret", "--add-config, pair 2 of 2: all configs to be added must be "),
