@@ -3,6 +3,7 @@
 - `commands`  the table of them, which pyproject.toml announces as an entry point
 - `server`    `kafkalog server start`
 - `membership` `kafkalog server join` and `kafkalog server leave`
+- `users`     `kafkalog server add-user`
 - `zookeeper` `kafkalog zookeeper start`
 - `cluster`   `kafkalog cluster`: ZooKeeper and brokers on this machine
 - `settings`  what both share: a properties file, and settings that win over it

@@ -1,10 +1,10 @@
-"""`kafkalog server`: run a broker in the foreground, and make it a member of a cluster or the reverse."""
+"""`kafkalog server`: run a broker in the foreground, make it a member of a cluster or the reverse, and add users."""
 
 from __future__ import annotations
 
 import argparse
 
-from broker.cli import membership
+from broker.cli import membership, users
 from broker.cli.settings import add_action, read_settings
 from kafkalog.cli.shared.actions import add_command
 
@@ -25,6 +25,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     start = add_action(actions, "start", "start a broker in the foreground", "server.properties", EXAMPLES)
     start.set_defaults(run=run_start)
     membership.add_actions(actions)
+    users.add_actions(actions)
 
 
 def run_start(arguments: argparse.Namespace) -> int:

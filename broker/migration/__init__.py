@@ -12,4 +12,8 @@ again; `znodes/move` tells that there was one.
 - `stopped`      the log directories of a broker that does not run
 - `join`         from the registry into ZooKeeper
 - `leave`        from ZooKeeper into the registry
+
+One module changes either of them while no broker runs:
+
+- `first_users`  adds users, such as the first one of all
 """

@@ -73,6 +73,11 @@ class StoppedBroker:
         """Return whether it is a cluster of its own."""
         return self._store.exists
 
+    @property
+    def has_joined(self) -> bool:
+        """Return whether it is a member of a cluster, which it has joined by `kafkalog server join`."""
+        return any((path / JOINED_NAME).exists() for path in self._directories)
+
     def registry(self) -> ClusterState:
         """Return its registry.
 
