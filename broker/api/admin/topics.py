@@ -73,6 +73,9 @@ async def handle_create_topics(request: Request) -> None:
         else:
             result.error_code = error_code(outcome)
             result.error_message = error_message(outcome)
+        if (outcome is None or outcome is denied) and not _sees_configs(request, name):
+            # As with Kafka, whose tools do not look at it then.
+            result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         results.append(result)
     wait_ms = request.quota_wait_ms(mutations=mutations)
     await request.answer(CreateTopicsResponse(topics=results), counts, made, wanted, wait_ms=wait_ms)
@@ -97,8 +100,12 @@ async def _wanted(request: Request, topic: CreatableTopic) -> NewTopic:
     )
 
 
+def _sees_configs(request: Request, name: str) -> bool:
+    return request.allows(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name, tells_denied=False)
+
+
 def _fill(request: Request, state: TopicState, result: CreatableTopicResult, validate_only: bool) -> None:
-    if not request.allows(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, state.name, tells_denied=False):
+    if not _sees_configs(request, state.name):
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         result.configs = None
         if not validate_only:
