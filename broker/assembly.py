@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from broker.api.context import Broker
 from broker.api.fetch.fetch_session import FetchSessionCache
 from broker.api.large import CHECKING_WORKERS, FullCollections, Lanes, Turns, release
 from broker.authorizer.authorizer import Authorizer
+from broker.authorizer.model import AclOperation, ResourceType
 from broker.config.authorizer import super_users
 from broker.config.protocol_version import Feature
 from broker.config.server import BrokerConfig
@@ -32,6 +34,7 @@ from broker.member.member import ClusterMember
 from broker.metadata.cache import MetadataCache
 from broker.metadata.store import MetadataStore
 from broker.metadata.znodes.acls import name_fault
+from broker.net.session import ANONYMOUS
 from broker.quota.client import ClientQuotas
 from broker.quota.connections import ConnectionRates
 from broker.quota.measures import Window
@@ -39,6 +42,8 @@ from broker.replica.hosting.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.system.workers import WorkerShare
 from kafkalog.protocol.api_keys import ApiKey
+
+logger = logging.getLogger(__name__)
 
 AHEAD = BLOCK // 10
 """The number of producer ids that are left when the next block is fetched, in a cluster."""
@@ -151,6 +156,18 @@ def _authorizer(config: BrokerConfig, store: MetadataStore) -> Authorizer | None
         acls=store.state.acls,
     )
     store.subscribe(follow(authorizer))
+    listener = config.advertised.get(config.inter_broker_listener)
+    is_anonymous = config.is_member and listener is not None and listener.protocol == "PLAINTEXT"
+    if is_anonymous and not authorizer.rules.may_from_somewhere(
+        ANONYMOUS, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER
+    ):
+        logger.warning(
+            "Brokers reach each other as %s on the listener %s, and nothing allows that principal ClusterAction: this "
+            "broker will not learn of its cluster. Allow it from the brokers' addresses by an ACL of the cluster, or "
+            "name it in super.users",
+            ANONYMOUS,
+            config.inter_broker_listener,
+        )
     return authorizer
 
 

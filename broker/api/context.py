@@ -174,11 +174,6 @@ class Request:
 
     # -- authorization
 
-    @property
-    def api_name(self) -> str:
-        """The name of its API, such as `Fetch`."""
-        return self.response_type.__name__.removesuffix("Response")
-
     def allows(
         self, operation: AclOperation, kind: ResourceType, name: str, *, count: int = 1, tells_denied: bool = True
     ) -> bool:
@@ -201,7 +196,7 @@ class Request:
             operation,
             kind,
             name,
-            api=self.api_name,
+            api=self.response_type.__name__,
             count=count,
             tells_denied=tells_denied,
         )
@@ -214,7 +209,7 @@ class Request:
         """Return whether its client may do an operation with some resource of a type, and tell the audit log."""
         authorizer, session = self.broker.authorizer, self.connection.session
         return authorizer is None or authorizer.check_any(
-            session.principal, session.peer, operation, kind, api=self.api_name
+            session.principal, session.peer, operation, kind, api=self.response_type.__name__
         )
 
     def sees(self, kind: ResourceType, name: str) -> bool:

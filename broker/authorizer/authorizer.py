@@ -74,7 +74,7 @@ class Authorizer:
             operation: for what.
             kind: the type of the resource.
             name: the name of the resource.
-            api: the name of the request.
+            api: the name of the response's class.
             count: how often the request names the resource.
             tells_denied: whether the log is told of a denial. It is not where another right would do as well.
         """
@@ -137,7 +137,7 @@ def _tell(
         operation.name,
         host,
         _shown(resource),
-        api,
+        api.removesuffix("Response"),
         count,
         _shown(decision.reason),
     )

@@ -35,6 +35,9 @@ from broker.authorizer.model import (
 Principal = tuple[str, str]
 """The type of a principal, and its name."""
 
+_Kind = tuple[ResourceType, str, AclOperation, AclPermission]
+"""The type of an entry's resource, its principal, operation and permission."""
+
 _ALLOWED_BY: dict[AclOperation, frozenset[AclOperation]] = {
     operation: frozenset({operation, AclOperation.ALL}) for operation in AclOperation
 }
@@ -88,8 +91,8 @@ class AclRules:
         self._prefixed: dict[ResourceType, dict[str, Entries]] = {kind: {} for kind in ResourceType}
         self._lengths: dict[ResourceType, Counter[int]] = {kind: Counter() for kind in ResourceType}
         """The lengths of the prefixes: only so many beginnings of a name have to be looked up."""
-        self._naming: dict[tuple[ResourceType, str], set[ResourcePattern]] = {}
-        """The patterns whose entries name a principal."""
+        self._having: dict[_Kind, set[ResourcePattern]] = {}
+        """The patterns that have an entry of a kind."""
         for pattern, entries in (acls or {}).items():
             self.replace(pattern, entries)
 
@@ -102,19 +105,18 @@ class AclRules:
         kind, by_name = pattern.resource_type, self._of(pattern)
         before = by_name.pop(pattern.name, frozenset())
         if before:
-            for principal in {entry.principal for entry in before}:
-                named = self._naming[kind, principal]
-                named.discard(pattern)
-                if not named:
-                    del self._naming[kind, principal]
+            for each in {_kind_of(kind, entry) for entry in before}:
+                self._having[each].discard(pattern)
+                if not self._having[each]:
+                    del self._having[each]
             if pattern.pattern_type is PatternType.PREFIXED:
                 self._lengths[kind][len(pattern.name)] -= 1
                 if not self._lengths[kind][len(pattern.name)]:
                     del self._lengths[kind][len(pattern.name)]
         if entries:
             by_name[pattern.name] = entries
-            for principal in {entry.principal for entry in entries}:
-                self._naming.setdefault((kind, principal), set()).add(pattern)
+            for entry in entries:
+                self._having.setdefault(_kind_of(kind, entry), set()).add(pattern)
             if pattern.pattern_type is PatternType.PREFIXED:
                 self._lengths[kind][len(pattern.name)] += 1
 
@@ -166,27 +168,38 @@ class AclRules:
         """
         if principal in self.super_users:
             return SUPER_USER
-        denied: dict[ResourcePattern, AclEntry] = {}
-        allowed: dict[ResourcePattern, AclEntry] = {}
-        hosts = (host, WILDCARD)
-        for named in (":".join(principal), ANYBODY):
-            for pattern in self._naming.get((kind, named), ()):
-                for entry in self.entries_of(pattern):
-                    if (
-                        entry.principal == named
-                        and entry.host in hosts
-                        and entry.operation in (operation, AclOperation.ALL)
-                    ):
-                        (denied if entry.permission is AclPermission.DENY else allowed)[pattern] = entry
+        denied = dict(self._matching(principal, host, operation, kind, AclPermission.DENY))
         everything = ResourcePattern(kind, PatternType.LITERAL, WILDCARD)
         if everything in denied:
             return Decision(False, MATCHING, everything, denied[everything])
         if self.allow_if_none:
             return DEFAULT_ALLOW
-        for pattern, entry in allowed.items():
+        for pattern, entry in self._matching(principal, host, operation, kind, AclPermission.ALLOW):
             if pattern == everything or not _is_denied(pattern, denied):
                 return Decision(True, MATCHING, pattern, entry)
         return DEFAULT_DENY
+
+    def may_from_somewhere(self, principal: Principal, operation: AclOperation, kind: ResourceType) -> bool:
+        """Return whether a principal may perhaps do an operation with a resource of a type, from some address."""
+        allowed = (
+            (kind, named, each, AclPermission.ALLOW)
+            for named in (":".join(principal), ANYBODY)
+            for each in (operation, AclOperation.ALL)
+        )
+        return principal in self.super_users or self.allow_if_none or any(each in self._having for each in allowed)
+
+    def _matching(
+        self, principal: Principal, host: str, operation: AclOperation, kind: ResourceType, permission: AclPermission
+    ) -> Iterator[tuple[ResourcePattern, AclEntry]]:
+        """Yield the entries of a type that allow, or deny, an operation by itself or as a part of ALL."""
+        for named in (":".join(principal), ANYBODY):
+            for each in (operation, AclOperation.ALL):
+                for pattern in self._having.get((kind, named, each, permission), ()):
+                    entries = self.entries_of(pattern)
+                    for source in (host, WILDCARD):
+                        entry = AclEntry(named, source, each, permission)
+                        if entry in entries:
+                            yield pattern, entry
 
     def authorized(self, principal: Principal, host: str, kind: ResourceType, name: str) -> int:
         """Return the operations that a principal may do with a resource, as a bit field."""
@@ -195,6 +208,10 @@ class AclRules:
             for operation in OPERATIONS[kind]
             if self.decide(principal, host, operation, kind, name).is_allowed
         )
+
+
+def _kind_of(kind: ResourceType, entry: AclEntry) -> _Kind:
+    return kind, entry.principal, entry.operation, entry.permission
 
 
 def _is_denied(pattern: ResourcePattern, denied: dict[ResourcePattern, AclEntry]) -> bool:

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from broker import assembly
 from broker.authorizer import authorizer
 from broker.authorizer.authorizer import AUDIT_LOGGER, LONGEST_SHOWN, Authorizer
-from broker.authorizer.model import AclEntry, AclOperation, AclPermission, PatternType, ResourcePattern, ResourceType
+from broker.authorizer.model import (
+    CLUSTER_NAME,
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourcePattern,
+    ResourceType,
+)
+from broker.config.authorizer import BUILT_IN
+from broker.config.server import BrokerConfig
+from broker.metadata.model import ClusterState
 
 ANN = ("User", "ann")
 HOST = "10.0.0.1"
@@ -20,6 +34,29 @@ def check(decider: Authorizer, operation: AclOperation, name: str = "words", *, 
     return decider.check(
         ANN, HOST, operation, ResourceType.TOPIC, name, api="Fetch", count=2, tells_denied=tells_denied
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "entry", "is_told"),
+    [
+        ({}, None, True),
+        ({}, AclEntry("User:ANONYMOUS", HOST, AclOperation.READ, AclPermission.ALLOW), True),
+        ({}, AclEntry("User:ANONYMOUS", HOST, AclOperation.CLUSTER_ACTION, AclPermission.DENY), True),
+        ({}, AclEntry("User:ANONYMOUS", HOST, AclOperation.CLUSTER_ACTION, AclPermission.ALLOW), False),
+        ({}, AclEntry("User:*", "*", AclOperation.ALL, AclPermission.ALLOW), False),
+        ({"super.users": "User:ANONYMOUS"}, None, False),
+        ({"zookeeper.connect": ""}, None, False),
+    ],
+)
+def test_a_member_whose_brokers_would_be_denied_is_told(
+    caplog: pytest.LogCaptureFixture, settings: dict[str, str], entry: AclEntry | None, is_told: bool
+) -> None:
+    config = BrokerConfig({"authorizer.class.name": BUILT_IN[0], "zookeeper.connect": "x:1", **settings})
+    cluster = ResourcePattern(ResourceType.CLUSTER, PatternType.LITERAL, CLUSTER_NAME)
+    acls = {} if entry is None else {cluster: frozenset({entry})}
+    store: Any = SimpleNamespace(state=ClusterState("id", acls=acls), subscribe=lambda listener: None)
+    assert assembly._authorizer(config, store) is not None
+    assert ("allows that principal ClusterAction" in caplog.text) is is_told
 
 
 def test_a_decision_is_made_once_and_again_after_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
