@@ -7,6 +7,7 @@
 - `plan`           what a seed decides before the start
 - `schedule`       one run of all of that; `running` gives it a process of its own
 - `planted`        defects that a run must find
+- `authorized`     runs in which nobody has more rights than needed
 
 A seed gives the same run in every process. `python -m tests.simulation.cluster.schedule SEED` runs it again; `--log`
 prints the brokers' logs. The network and ZooKeeper are those of `tests.simulation`.
