@@ -1,7 +1,8 @@
-"""`kafkalog acls`: list, add and remove access control lists, as kafka-acls.sh does.
+"""`kafkalog acls`: list, add and remove access control lists, as kafka-acls.sh does, and explain them.
 
-- `options`   the options, and the resources and entries that they name
-- `bindings`  their text, in the form of Kafka's tool
+- `options`     the options, and the resources and entries that they name
+- `bindings`    their text, in the form of Kafka's tool
+- `explaining`  why a principal may or may not do something
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from kafkalog.cli.shared.client_options import (
 
 if TYPE_CHECKING:
     from kafkalog.cli.admin.acls.bindings import Entry, Resource
+    from kafkalog.cli.admin.acls.explaining import Explanation, Question
     from kafkalog.client.admin import AclBinding, Admin
 
 EXAMPLES = """\
@@ -35,17 +37,24 @@ examples:
   kafkalog acls add --bootstrap-server localhost:9092 --allow-principal User:ann --producer --topic words
   kafkalog acls add --bootstrap-server localhost:9092 --allow-principal User:ann --consumer --topic words --group count
   kafkalog acls add --bootstrap-server localhost:9092 --deny-principal User:eve --operation All --topic '*'
+  kafkalog acls explain --bootstrap-server localhost:9092 --principal User:ann --operation Write --topic words
   kafkalog acls remove --bootstrap-server localhost:9092 --topic words --force
 """
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `acls` and its actions."""
-    commands = add_command(subparsers, "acls", "list, add and remove access control lists", EXAMPLES)
+    commands = add_command(subparsers, "acls", "list, add, remove and explain access control lists", EXAMPLES)
     listing = _add(commands, "list", "list the ACLs of resources; without any, all ACLs")
     add_repeated(listing, "--principal", metavar="TYPE:NAME", purpose="only its ACLs")
     listing.add_argument("--json", action="store_true", help="one object a line for each ACL")
     listing.set_defaults(run=run_list)
+    explaining = _add(commands, "explain", "tell why a principal may or may not do something; exit with 1 if not")
+    explaining.add_argument("--principal", required=True, metavar="TYPE:NAME", help="who, such as User:ann")
+    explaining.add_argument("--operation", required=True, help="what, such as Read")
+    explaining.add_argument("--host", metavar="ADDRESS", help="from where (default: an address that no ACL names)")
+    explaining.add_argument("--json", action="store_true", help="one object")
+    explaining.set_defaults(run=run_explain)
     adding = _add(commands, "add", "allow and deny principals operations with resources")
     options.add_entries(adding)
     adding.set_defaults(run=run_add)
@@ -96,6 +105,48 @@ def _row(binding: AclBinding) -> dict[str, object]:
         "operation": binding.operation.name,
         "permission_type": binding.permission.name,
     }
+
+
+@reporting
+def run_explain(arguments: argparse.Namespace) -> int:
+    """Print which ACL decides, or which nearly does and what would help; return 1 if it is denied."""
+    from kafkalog.cli.admin.acls.explaining import Question, explain
+    from kafkalog.client.admin import AclFilter, Admin
+
+    resources = options.resources(arguments)
+    if len(resources) != 1 or arguments.resource_pattern_type != "LITERAL":
+        raise UsageError("explain is about one resource: name one topic, group, transactional id or the cluster")
+    (resource,) = resources
+    operation = options.operation(arguments.operation, resource.type)
+    question = Question(options.principal(arguments.principal), operation, resource.type, resource.name, arguments.host)
+    with Admin(admin_config(arguments)) as admin:
+        found = explain(question, admin.acls.describe(AclFilter(resource.type)))
+    if arguments.json:
+        deciding = None if found.deciding is None else _row(found.deciding)
+        near = [{**_row(each.binding), "reason": each.reason} for each in found.near]
+        print_json({"is_allowed": found.is_allowed, "deciding": deciding, "has_acls": found.has_acls, "near": near})
+    else:
+        _tell(question, found)
+    return 0 if found.is_allowed else 1
+
+
+def _tell(question: Question, found: Explanation) -> None:
+    from kafkalog.cli.admin.acls.bindings import of_binding
+
+    kind = question.resource_type.name.lower().replace("_", " ")
+    verb = "may" if found.is_allowed else "may not"
+    print(f"{question.principal} {verb} {options.title(question.operation)} {kind} {question.name}.")
+    if found.deciding is not None:
+        print(f"This ACL decides: {of_binding(found.deciding)}")
+    elif found.has_acls:
+        print("No ACL allows it, unless it is a super user of the brokers.")
+    else:
+        print(f"No ACL is about this {kind}: allow.everyone.if.no.acl.found decides, which is false by default.")
+        print("Super users of the brokers may do everything.")
+    for near in found.near:
+        print(f"Near: {of_binding(near.binding)}: {near.reason}")
+    if found.deciding is None:
+        print(f"This would allow it: {options.adding(question)}")
 
 
 @reporting

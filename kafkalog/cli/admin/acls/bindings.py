@@ -54,6 +54,12 @@ class Resource(NamedTuple):
         )
 
 
+def of_binding(binding: AclBinding) -> str:
+    """Return a binding in one line."""
+    resource = Resource(binding.resource_type, binding.name, binding.pattern_type)
+    return f"{Entry(binding.principal, binding.host, binding.operation, binding.permission)} of {resource}"
+
+
 def lines(entries: Iterable[Entry]) -> str:
     """Return a line for each entry."""
     return "\n".join(f"\t{entry}" for entry in entries)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from kafkalog.cli.shared.client_options import UsageError, add_repeated
 
 if TYPE_CHECKING:
     from kafkalog.cli.admin.acls.bindings import Entry, Resource
+    from kafkalog.cli.admin.acls.explaining import Question
     from kafkalog.client.admin import AclOperation, AclPermission, AclResourceType
 
 CLUSTER_NAME = "kafka-cluster"
@@ -184,21 +186,47 @@ def _operations(names: Collection[str]) -> list[AclOperation]:
     for name in names or ("ALL",):
         operation = known.get(name.strip().upper())
         if operation is None:
-            raise UsageError(f"--operation {name}: expected one of {', '.join(map(_title, known.values()))}")
+            raise UsageError(f"--operation {name}: expected one of {', '.join(map(title, known.values()))}")
         found.append(operation)
     return list(dict.fromkeys(found))
 
 
+def operation(name: str, kind: AclResourceType) -> AclOperation:
+    """Return the operation with resources of a type that has the name.
+
+    Raises:
+        UsageError: There is no such operation.
+    """
+    (found,) = _operations((name,))
+    _check_supported(kind, [found])
+    return found
+
+
+def adding(question: Question) -> str:
+    """Return the command that allows what a question is about."""
+    kind = question.resource_type.name
+    option = next((each for each, type_name in _NAMED.items() if type_name == kind), "cluster")
+    words = ["kafkalog", "acls", "add", "--allow-principal", question.principal]
+    words += ["--operation", title(question.operation), f"--{option.replace('_', '-')}"]
+    words += [] if option == "cluster" else [question.name]
+    words += [] if question.host is None else ["--allow-host", question.host]
+    return shlex.join(words)
+
+
 def _check_operations(kind: AclResourceType, entries: Iterable[Entry]) -> None:
+    _check_supported(kind, (entry.operation for entry in entries))
+
+
+def _check_supported(kind: AclResourceType, operations: Iterable[AclOperation]) -> None:
     valid = ("ALL", *_OPERATIONS[kind.name])
-    if any(entry.operation.name not in valid for entry in entries):
+    if any(each.name not in valid for each in operations):
         from kafkalog.client.admin import AclOperation
 
-        names = ", ".join(_title(AclOperation[name]) for name in valid)
+        names = ", ".join(title(AclOperation[name]) for name in valid)
         raise UsageError(f"ResourceType {kind.name} only supports operations {names}")
 
 
-def _title(operation: AclOperation) -> str:
+def title(operation: AclOperation) -> str:
     """Return Kafka's name of an operation: DescribeConfigs."""
     return operation.name.title().replace("_", "")
 
