@@ -112,7 +112,7 @@ class KafkalogBroker:
 
     def connect(self) -> socket.socket:
         """Open a raw connection."""
-        return socket.create_connection((self.host, self.port), timeout=20)
+        return socket.create_connection((self.host, self.port), timeout=60)
 
     def wait_logged(self, pattern: str, deadline_s: float = 90.0) -> None:
         """Wait until a line of the output matches."""
