@@ -3,7 +3,8 @@
 `Request.allows` and its like answer for one resource. A handler asks before it looks whether a resource exists, so that
 who may not know of it learns nothing. `needs_cluster` is for APIs that need a right on the cluster as a whole.
 
-`tests/broker/api/test_authorization_rules.py` states the rule of each served API, and fails for one without.
+`tests/broker/api/rules_of_clients.py` and `rules_of_administrators.py` state the rights that each served API needs;
+`tests/test_authorization_rules.py` fails for one without.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from broker.authorizer.model import (
@@ -61,12 +61,13 @@ class AclFilter(NamedTuple):
             and self.permission in (AclPermission.ANY, entry.permission)
         )
 
-    def within(self, acls: Acls) -> Iterator[tuple[ResourcePattern, Entries]]:
-        """Yield each pattern with the entries that are selected of it."""
+    def candidates(self, acls: Acls) -> Iterable[tuple[ResourcePattern, Entries]]:
+        """Return the patterns that have to be looked at, with their entries."""
         only = self.only
-        patterns = acls.items() if only is None else [(only, acls.get(only, frozenset()))]
-        for pattern, entries in patterns:
-            if self.selects_pattern(pattern):
-                found = frozenset(entry for entry in entries if self.selects(entry))
-                if found:
-                    yield pattern, found
+        return acls.items() if only is None else [(only, acls.get(only, frozenset()))]
+
+    def picked(self, pattern: ResourcePattern, entries: Entries) -> Entries:
+        """Return those of a pattern's entries that are selected."""
+        if not self.selects_pattern(pattern):
+            return frozenset()
+        return frozenset(entry for entry in entries if self.selects(entry))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from broker.authorizer.authorizer import Authorizer
 from broker.authorizer.filters import AclFilter
@@ -14,7 +16,7 @@ from broker.authorizer.model import (
     AclEntry,
     AclOperation,
     AclPermission,
-    Entries,
+    Acls,
     PatternType,
     ResourcePattern,
     ResourceType,
@@ -30,6 +32,12 @@ logger = logging.getLogger(__name__)
 
 MAX_CHANGES = 10_000
 """Entries or filters of one request, as in Apache Kafka's own controller."""
+AT_ONCE = 500
+"""The most entries that are created in one commit, so that other requests have their turn in between."""
+LOOKED_AT_ONCE = 1000
+"""The number of patterns that filters look at before other requests have their turn."""
+ATTEMPTS = 20
+"""The number of attempts of a deletion while others change the entries."""
 SHOWN = 5
 
 NameFault = Callable[[str], str | None]
@@ -50,14 +58,22 @@ class AclController:
         self._cache = cache
         self._name_fault = name_fault
 
-    def describe(self, wanted: AclFilter) -> list[tuple[ResourcePattern, Entries]]:
-        """Return the entries that a filter selects, by their patterns."""
-        return list(wanted.within(self._cache.image.acls))
+    @property
+    def acls(self) -> Acls:
+        """All entries, as they are now."""
+        return self._cache.image.acls
 
     async def create(self, bindings: Sequence[AclBinding]) -> list[KafkaError | None]:
         """Create entries; return None for each, or the error that prevented it. Those that exist stay as they are."""
         if len(bindings) > MAX_CHANGES:
             return [PolicyViolationError(f"A request may create at most {MAX_CHANGES} ACLs.")] * len(bindings)
+        results: list[KafkaError | None] = []
+        for first in range(0, len(bindings), AT_ONCE):
+            results += await self._create_some(bindings[first : first + AT_ONCE])
+            await asyncio.sleep(0)
+        return results
+
+    async def _create_some(self, bindings: Sequence[AclBinding]) -> list[KafkaError | None]:
         results: list[KafkaError | None] = [self._fault(each) for each in bindings]
         wanted: dict[ResourcePattern, set[AclEntry]] = defaultdict(set)
         for binding, error in zip(bindings, results, strict=True):
@@ -109,27 +125,56 @@ class AclController:
         if len(filters) > MAX_CHANGES:
             raise PolicyViolationError(f"A request may have at most {MAX_CHANGES} filters of ACLs.")
         deleted: dict[AclBinding, int] = {}
-
-        def decide(state: ClusterState) -> list[Operation]:
-            gone: dict[ResourcePattern, set[AclEntry]] = defaultdict(set)
-            for number, wanted in enumerate(filters):
-                for pattern, entries in wanted.within(state.acls):
-                    gone[pattern] |= entries
-                    for entry in entries:
-                        # If it is decided again, an earlier attempt may have deleted some.
-                        deleted.setdefault(AclBinding(pattern, entry), number)
-            return [SetAcls(pattern, state.acls[pattern] - entries) for pattern, entries in gone.items()]
-
-        try:
-            await self._store.commit(decide)
-        except (OSError, KafkaError) as error:
-            raise _failed(error) from error
+        for attempt in range(ATTEMPTS):
+            acls = self._store.state.acls
+            gone = await _selected(filters, acls, deleted)
+            try:
+                await self._store.commit(partial(_deletions, acls, gone))
+                break
+            except _ChangedError:
+                # By another request meanwhile, or by another broker. What was deleted before that stays deleted.
+                if attempt == ATTEMPTS - 1:
+                    raise KafkaStorageError("The ACLs are changed by others all the time") from None
+            except (OSError, KafkaError) as error:
+                raise _failed(error) from error
         results: list[list[AclBinding]] = [[] for _ in filters]
         for binding, number in deleted.items():
             results[number].append(binding)
         if deleted:
             _tell("deleted", deleted)
         return results
+
+
+class _ChangedError(Exception):
+    """The entries have changed since it was looked up what filters select."""
+
+
+async def _selected(
+    filters: Sequence[AclFilter], acls: Acls, deleted: dict[AclBinding, int]
+) -> dict[ResourcePattern, set[AclEntry]]:
+    """Return the entries that filters select; note each in `deleted`, with the number of the first such filter.
+
+    Other requests have their turn in between: thousands of filters may each look at thousands of patterns.
+    """
+    gone: dict[ResourcePattern, set[AclEntry]] = defaultdict(set)
+    looked_at = 0
+    for number, wanted in enumerate(filters):
+        for pattern, present in wanted.candidates(acls):
+            looked_at += 1
+            if looked_at % LOOKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            entries = wanted.picked(pattern, present)
+            if entries:
+                gone[pattern] |= entries
+                for entry in entries:
+                    deleted.setdefault(AclBinding(pattern, entry), number)
+    return gone
+
+
+def _deletions(acls: Acls, gone: Mapping[ResourcePattern, set[AclEntry]], state: ClusterState) -> list[Operation]:
+    if state.acls is not acls:
+        raise _ChangedError
+    return [SetAcls(pattern, acls[pattern] - entries) for pattern, entries in gone.items()]
 
 
 def follow(authorizer: Authorizer) -> Callable[[ClusterState, Sequence[Operation]], None]:

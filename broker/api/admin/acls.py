@@ -83,8 +83,12 @@ async def handle_describe_acls(request: Request) -> None:
     try:
         if request.broker.authorizer is None:
             raise SecurityDisabledError("No Authorizer is configured on the broker")
-        found = request.broker.acls.describe(_filter(request.message))
-        async for (kind, pattern_type, name), entries in request.each(found):
+        wanted = _filter(request.message)
+        async for pattern, present in request.each(wanted.candidates(request.broker.acls.acls)):
+            entries = wanted.picked(pattern, present)
+            if not entries:
+                continue
+            kind, pattern_type, name = pattern
             described = [
                 AclDescription(
                     principal=entry.principal,
@@ -135,7 +139,8 @@ async def handle_create_acls(request: Request) -> None:
         except KafkaError as error:
             _put(result, error)
     if wanted:
-        for result, failed in zip(asked, await request.broker.acls.create(wanted), strict=True):
+        outcomes = await request.broker.acls.create(wanted)
+        async for result, failed in request.each(zip(asked, outcomes, strict=True)):
             if failed is not None:
                 _put(result, failed)
     await request.answer(CreateAclsResponse(results=results))
@@ -161,7 +166,7 @@ async def handle_delete_acls(request: Request) -> None:
         try:
             deleted = await request.broker.acls.delete(wanted)
         except KafkaError as error:
-            for result in asked:
+            async for result in request.each(asked):
                 _put(result, error)
         else:
             async for result, bindings in request.each(zip(asked, deleted, strict=True)):

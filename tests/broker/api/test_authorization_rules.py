@@ -12,7 +12,6 @@ import pytest
 from broker.api.registry import served_apis
 from broker.authorizer.model import AclEntry, AclPermission, PatternType, ResourcePattern
 from broker.metadata.operations import SetAcls
-from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.messages import delete_topics, metadata
 from kafkalog.protocol.schema import Struct
 from tests.broker.api import rules_of_administrators, rules_of_clients
@@ -21,18 +20,7 @@ from tests.broker.coordinator.support import Stored
 from tests.broker.serving import TOPIC_ID, Serving
 from tests.support.amount import mostly_exhaustive
 
-WITHOUT_RULE = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
-"""APIs that everybody may use."""
-FILTERED = {ApiKey.DESCRIBE_CLUSTER, ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS}
-"""APIs that leave out what a client may not see; `test_authorization` has the tests of them."""
-
-
 RULES = {**rules_of_clients.RULES, **rules_of_administrators.RULES}
-
-
-def test_each_served_api_has_a_rule() -> None:
-    stated = {ApiKey(rule.message.api_key) for rule in RULES.values()} | WITHOUT_RULE | FILTERED
-    assert {api.key for api in served_apis().values()} == stated
 
 
 @pytest.fixture(scope="module")

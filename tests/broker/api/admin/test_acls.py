@@ -17,6 +17,7 @@ from broker.authorizer.model import (
     ResourcePattern,
     ResourceType,
 )
+from broker.controller import acls
 from broker.metadata.json_form import from_json
 from broker.metadata.local import FILE_NAME
 from broker.metadata.operations import SetAcls
@@ -168,7 +169,10 @@ def test_entries_are_on_the_disk_before_the_answer_and_in_force_after_a_restart(
     with_broker(tmp_path, again, SETTINGS)
 
 
-def test_changes_at_the_same_time_are_all_made(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [1, 1000])
+def test_changes_at_the_same_time_are_all_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr(acls, "LOOKED_AT_ONCE", at_once)
+
     async def work(broker: InProcess) -> None:
         wires = [await administrator(broker) for _ in range(8)]
 
@@ -180,6 +184,42 @@ def test_changes_at_the_same_time_are_all_made(tmp_path: Path) -> None:
 
         await asyncio.gather(*(change(number, wire) for number, wire in enumerate(wires)))
         assert await names(wires[0]) == [f"LITERAL words User:{number} READ" for number in (0, 2, 4, 6)]
+
+    with_broker(tmp_path, work, SETTINGS)
+
+
+def test_others_have_their_turn_while_filters_look_at_many_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acls, "AT_ONCE", 50)
+    monkeypatch.setattr(acls, "LOOKED_AT_ONCE", 10)
+    count, filters = 500, 20
+
+    async def work(broker: InProcess) -> None:
+        wire = await administrator(broker)
+        turns = 0
+
+        async def counting() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        creations = [creation(resource_name=f"topic-{number}") for number in range(count)]
+        answer = await wire.exchange(CreateAclsRequest(creations=creations), 3)
+        assert {each.error_code for each in answer.results} == {0}
+        assert broker.server.store.state.revision >= count / 50
+        task = asyncio.ensure_future(counting())
+        wanted = [deletion(principal_filter="User:nobody")] * (filters - 1)
+        wanted.append(deletion(resource_type_filter=ResourceType.TOPIC))
+        answer = await wire.exchange(DeleteAclsRequest(filters=wanted), 3)
+        task.cancel()
+        assert len(answer.filter_results[-1].matching_acls) == count
+        assert turns >= count * filters / 10
+        assert await names(wire) == []
+        too_many = [creation()] * 10_001
+        answer = await wire.exchange(CreateAclsRequest(creations=too_many), 3)
+        assert {each.error_code for each in answer.results} == {ErrorCode.POLICY_VIOLATION}
 
     with_broker(tmp_path, work, SETTINGS)
 
