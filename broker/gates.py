@@ -18,9 +18,11 @@ from broker.net.connection import Connection, Dispatcher
 from broker.net.framing import BASE_CAPACITY, FrameLimits
 from broker.net.memory import RequestMemory
 from broker.net.told import Told
+from broker.runtime import Runtime
 from broker.security.sasl.authenticator import AnswerVersions, Offer
 from broker.security.sasl.mechanisms.scram import Find, UnknownUsers
-from broker.security.sasl.offers import make_offer
+from broker.security.sasl.oauth.fetching import RemoteKeys
+from broker.security.sasl.offers import Sources, make_offer
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkalog.protocol.scram import ScramCredential, ScramMechanism
 
@@ -42,14 +44,25 @@ class Gates:
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
         self._broker: Broker | None = None
+        self._keys: list[RemoteKeys] = []
         unknown = UnknownUsers(secrets.token_bytes(_SECRET_BYTES))
+        sources = Sources(self._find, unknown, self._keys.append)
         self._offers: dict[str, Offer] = {
-            endpoint.name: make_offer(endpoint.name, config.of_listener(endpoint.name), self._find, unknown)
+            endpoint.name: make_offer(endpoint, config.of_listener(endpoint.name), sources)
             for endpoint in config.listeners
             if endpoint.uses_sasl
         }
         self._listeners: dict[str, SaslListener] = {}
         self.unauthenticated: UnauthenticatedConnections | None = None
+
+    async def prepare(self, runtime: Runtime) -> None:
+        """Fetch what mechanisms need, before listeners are opened.
+
+        Raises:
+            ConfigError: it cannot be fetched.
+        """
+        for keys in self._keys:
+            await keys.start(runtime.loop, runtime.workers)
 
     def open(self, broker: Broker, dispatcher: Dispatcher, memory: RequestMemory) -> None:
         """Make the gates usable.
@@ -95,10 +108,12 @@ class Gates:
         if self.unauthenticated is not None:
             self.unauthenticated.remove(connection)
 
-    def close(self) -> None:
-        """End timers, because the broker stops."""
+    async def close(self) -> None:
+        """End timers and what is fetched, because the broker stops."""
         if self.unauthenticated is not None:
             self.unauthenticated.close()
+        for keys in self._keys:
+            await keys.stop()
 
     @property
     def counts(self) -> Mapping[str, AuthenticationCounts]:

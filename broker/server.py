@@ -195,6 +195,7 @@ class Server:
             self.gates,
         )
         self.gates.open(self.broker, self.dispatcher, self.acceptor.memory)
+        await self.gates.prepare(self.runtime)
         self.endpoints = self.acceptor.bind()
         await mode.register(tuple(map(config.advertised_endpoint, self.endpoints)))
         logs = {log.topic: log for log in (self.broker.groups.log, self.broker.transactions.log)}
@@ -285,7 +286,7 @@ class Server:
         deadline = self._loop.time() + timeout
         if self.acceptor is not None:
             await self.acceptor.close(timeout)
-        self.gates.close()
+        await self.gates.close()
         await self.dispatcher.settle(max(deadline - self._loop.time(), SETTLE_S))
         # It ends those that wait for the controller. A client may have given the rest days.
         await self.mode.stop()

@@ -32,6 +32,7 @@ from broker.config.listeners import Endpoint, check_connection_overrides, parse_
 from broker.config.message_format import is_version
 from broker.config.protocol_version import ProtocolVersion
 from broker.config.security.listener_config import ListenerConfig, without_listener
+from broker.config.security.oauth import OAUTH_KEYS
 from broker.config.security.sasl import SASL_KEYS
 from broker.config.stored_topic import ALL_REPLICAS, MIN_INSYNC, StoredTopicConfig, removal_keys
 from broker.config.topic import (
@@ -154,6 +155,7 @@ SERVER_CONFIG = ConfigDefinition(
         *CLUSTER_KEYS,
         # Security
         *SASL_KEYS,
+        *OAUTH_KEYS,
         # Coordinators
         *GROUP_KEYS,
         *TRANSACTION_LOG_KEYS,

@@ -1,5 +1,6 @@
 """The keys of listeners that encrypt or authenticate.
 
+- `oauth`            the keys of OAUTHBEARER
 - `sasl`             the keys of SASL
 - `listener_config`  what is in force for one listener: its own values before the broker's
 """

@@ -318,7 +318,8 @@ class Authenticator:
         """Refuse the credentials. Without SaslAuthenticate the client is not told."""
         claimed = "" if self._server is None else self._server.claimed
         user = f", as user {claimed[:SHOWN]!r}" if claimed else ""
-        reason = f"{self._name}{user}: {error}"
+        why = error.reason if isinstance(error, SaslRefusalError) else str(error)
+        reason = f"{self._name}{user}: {why}"
         if self._header is None:
             return self._refuse(reason)
         during = "authentication" if self._previous is None else "re-authentication"

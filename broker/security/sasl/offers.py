@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from broker.config.definition import ConfigError
+from broker.config.listeners import Endpoint
 from broker.config.security.listener_config import ListenerConfig
 from broker.config.security.sasl import ENABLED, JAAS, MAX_REAUTH
 from broker.security.sasl.authenticator import Offer
@@ -14,27 +16,42 @@ from broker.security.sasl.jaas import Login, example, read_login
 from broker.security.sasl.mechanisms.interface import MakeMechanism
 from broker.security.sasl.mechanisms.plain import PlainAccounts, PlainServer
 from broker.security.sasl.mechanisms.scram import Find, ScramServer, UnknownUsers
+from broker.security.sasl.oauth.fetching import RemoteKeys
+from broker.security.sasl.oauth.offer import make_oauthbearer
 from kafkalog.protocol.scram import ScramMechanism
 
 logger = logging.getLogger(__name__)
 
 FindCredentials = Callable[[ScramMechanism], Find]
 """Returns what finds the credentials of users for a mechanism."""
-_SERVED = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_SERVED = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_REMEDY = "SCRAM-SHA-512"
 
 
-def make_offer(listener: str, config: ListenerConfig, find: FindCredentials, unknown: UnknownUsers) -> Offer:
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Sources of what mechanisms check credentials with."""
+
+    find: FindCredentials
+    """Finds the credentials of SCRAM's users."""
+    unknown: UnknownUsers
+    """Stands for users who have none."""
+    add_keys: Callable[[RemoteKeys], None]
+    """Takes the keys of authorization servers, which have to be fetched before a listener serves."""
+
+
+def make_offer(endpoint: Endpoint, config: ListenerConfig, sources: Sources) -> Offer:
     """Make the mechanisms of a listener.
 
     Args:
-        listener: its name, for messages.
+        endpoint: the listener.
         config: what is in force for it.
-        find: finds the credentials of SCRAM's users.
-        unknown: stands for users who have none.
+        sources: where mechanisms have what they check credentials with.
 
     Raises:
         ConfigError: a mechanism cannot be used, or lacks what it needs.
     """
+    listener = endpoint.name
     names: tuple[str, ...] = tuple(dict.fromkeys(config[ENABLED]))
     key = config.name_of(ENABLED)
     if not names:
@@ -45,11 +62,11 @@ def make_offer(listener: str, config: ListenerConfig, find: FindCredentials, unk
         if name not in _SERVED:
             raise ConfigError(
                 f"{key}: the listener {listener} cannot have the SASL mechanism {name}: this broker has "
-                f"{', '.join(_SERVED)}. Set {config.name_to_set(ENABLED)}={_SERVED[-1]}"
+                f"{', '.join(_SERVED)}. Set {config.name_to_set(ENABLED)}={_REMEDY}"
             )
         own = config.of_mechanism(name)
         login = read_login(own, name)
-        made[name] = _make(name, own, login, find, unknown)
+        made[name] = _make(name, endpoint, own, login, sources)
         reauth[name] = own[MAX_REAUTH]
     if config.own(JAAS) is not None:
         logger.warning(
@@ -61,11 +78,13 @@ def make_offer(listener: str, config: ListenerConfig, find: FindCredentials, unk
 
 
 def _make(
-    name: str, config: ListenerConfig, login: Login | None, find: FindCredentials, unknown: UnknownUsers
+    name: str, endpoint: Endpoint, config: ListenerConfig, login: Login | None, sources: Sources
 ) -> MakeMechanism:
     mechanism = ScramMechanism.of_name(name)
     if mechanism is not None:
-        return partial(ScramServer, mechanism, find(mechanism), unknown)
+        return partial(ScramServer, mechanism, sources.find(mechanism), sources.unknown)
+    if name == "OAUTHBEARER":
+        return make_oauthbearer(endpoint, config, login, sources.add_keys)
     accounts = PlainAccounts({} if login is None else login.accounts)
     if not accounts:
         raise ConfigError(

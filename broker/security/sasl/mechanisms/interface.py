@@ -11,7 +11,16 @@ class SaslError(Exception):
 
 
 class SaslRefusalError(SaslError):
-    """The client is not authenticated, and may be told the reason: it says nothing about accounts."""
+    """The client is not authenticated, and is told why: the message says nothing about accounts.
+
+    Args:
+        message: what the client is told.
+        reason: what the log says; the same unless it is given.
+    """
+
+    def __init__(self, message: str, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = message if reason is None else reason
 
 
 class SaslRetriableError(SaslError):

@@ -13,7 +13,7 @@ from broker.gates import Gates
 from broker.security.sasl.authenticator import Offer
 from broker.security.sasl.mechanisms.plain import PlainServer
 from broker.security.sasl.mechanisms.scram import UnknownUsers
-from broker.security.sasl.offers import make_offer
+from broker.security.sasl.offers import Sources, make_offer
 
 MODULE = "org.apache.kafka.common.security"
 PLAIN = (
@@ -25,8 +25,10 @@ WITH_PLAIN = {**SASL, "sasl.enabled.mechanisms": "PLAIN", f"{PREFIX}.plain.sasl.
 
 
 def offer_of(texts: dict[str, str], listener: str = "SASL_PLAINTEXT") -> Offer:
-    config = BrokerConfig(texts).of_listener(listener)
-    return make_offer(listener, config, lambda mechanism: lambda user: None, UnknownUsers(b""))
+    config = BrokerConfig(texts)
+    endpoint = next(each for each in config.listeners if each.name == listener)
+    sources = Sources(lambda mechanism: lambda user: None, UnknownUsers(b""), lambda keys: None)
+    return make_offer(endpoint, config.of_listener(listener), sources)
 
 
 def refusal(texts: dict[str, str]) -> str:

@@ -1,0 +1,177 @@
+"""Reads JSON Web Tokens in compact form (RFC 7515, RFC 7519), and checks their claims as Kafka's validator does.
+
+    base64url(header) . base64url(claims) . base64url(signature)
+
+A token needs `exp` and `iat`. If it names an audience, the broker has to expect one of its names: it may be meant for
+somebody else. No error shows the token.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+MAX_TOKEN = 16 * 1024
+"""The longest token in characters."""
+MAX_NAME = 1000
+"""The longest name of a principal or a key."""
+_PARTS = 3
+_MOST_SECONDS = 1e11
+"""Later times, after the year 5000, are no times in seconds."""
+
+
+class TokenError(Exception):
+    """A token is not accepted. The message is for the log, and does not show the token.
+
+    Attributes:
+        status: what the client is told: `invalid_token`, or `insufficient_scope`.
+        scope: the scope that the token lacks.
+    """
+
+    def __init__(self, message: str, status: str = "invalid_token", scope: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.scope = scope
+
+
+class Jwt(NamedTuple):
+    """A token, whose signature is not checked yet."""
+
+    header: Mapping[str, Any]
+    claims: Mapping[str, Any]
+    signed: bytes
+    """The bytes that the signature is about."""
+    signature: bytes
+
+
+class ValidToken(NamedTuple):
+    """The content of a token that is accepted."""
+
+    principal: str
+    expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The claims that a token has to have."""
+
+    issuer: str | None = None
+    audiences: tuple[str, ...] = ()
+    skew_s: float = 30.0
+    """The difference that the clocks of the broker and of the issuer may have."""
+    sub_claim: str = "sub"
+    scope_claim: str = "scope"
+
+
+Verify = Callable[[Jwt], None]
+"""Checks the signature of a token; raises TokenError if it is not right."""
+
+
+def parse_jwt(text: str) -> Jwt:
+    """Split a token into its parts.
+
+    Raises:
+        TokenError: it is no token in compact form.
+    """
+    if len(text) > MAX_TOKEN:
+        raise TokenError(f"the token has {len(text)} characters, more than {MAX_TOKEN}")
+    parts = text.split(".")
+    if len(parts) != _PARTS:
+        raise TokenError("the token is no JWT: it has not three parts")
+    header, claims, signature = parts
+    signed = f"{header}.{claims}".encode("ascii", "replace")
+    return Jwt(_json(header, "header"), _json(claims, "claims"), signed, _decoded(signature, "signature"))
+
+
+def check_claims(claims: Mapping[str, Any], expected: Expected, now_s: float) -> ValidToken:
+    """Check the claims of a token, and return what they say.
+
+    Args:
+        claims: the claims.
+        expected: what is expected of them.
+        now_s: the seconds since the epoch.
+
+    Raises:
+        TokenError: they are not as expected.
+    """
+    issued, expires = _time(claims, "iat"), _time(claims, "exp")
+    begins = _time(claims, "nbf") if "nbf" in claims else issued
+    skew = expected.skew_s
+    if now_s - skew >= expires:
+        raise TokenError(f"the token has expired {now_s - expires:.0f} s ago, or the clocks differ")
+    if "nbf" in claims and now_s + skew < begins:
+        raise TokenError(f"the token is valid in {begins - now_s:.0f} s only, or the clocks differ")
+    if expires < issued:
+        raise TokenError("the token expires before it was issued")
+    if expected.issuer is not None and claims.get("iss") != expected.issuer:
+        raise TokenError(
+            f"the token's issuer is {_shown(claims.get('iss'))}; expected is {expected.issuer} "
+            "(sasl.oauthbearer.expected.issuer)"
+        )
+    _check_audience(claims, expected)
+    scopes(claims, expected.scope_claim)
+    principal = claims.get(expected.sub_claim)
+    if not isinstance(principal, str) or not principal.strip() or len(principal) > MAX_NAME:
+        raise TokenError(f"the token's claim {expected.sub_claim} is no name (sasl.oauthbearer.sub.claim.name)")
+    return ValidToken(principal, int(expires * 1000))
+
+
+def scopes(claims: Mapping[str, Any], name: str) -> frozenset[str]:
+    """Return the scopes of a token: one text with spaces between them, or a list.
+
+    Raises:
+        TokenError: the claim has another form.
+    """
+    found = claims.get(name)
+    if found is None:
+        return frozenset()
+    listed = found.split() if isinstance(found, str) else found
+    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+        raise TokenError(f"the token's claim {name} is neither a text nor a list of texts")
+    return frozenset(each.strip() for each in listed)
+
+
+def _check_audience(claims: Mapping[str, Any], expected: Expected) -> None:
+    found = claims.get("aud")
+    names = [found] if isinstance(found, str) else found
+    if names is None and not expected.audiences:
+        return
+    if not isinstance(names, list) or not any(name in expected.audiences for name in names if isinstance(name, str)):
+        raise TokenError(
+            f"the token is for the audience {_shown(found)}; expected is {', '.join(expected.audiences) or 'none'} "
+            "(sasl.oauthbearer.expected.audience)"
+        )
+
+
+def _time(claims: Mapping[str, Any], name: str) -> float:
+    found = claims.get(name)
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= _MOST_SECONDS:
+        raise TokenError(f"the token's claim {name} is no time in seconds since 1970")
+    return float(found)
+
+
+def _json(part: str, what: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(_decoded(part, what))
+    except (ValueError, RecursionError):
+        raise TokenError(f"the token's {what} is not JSON") from None
+    if not isinstance(found, dict):
+        raise TokenError(f"the token's {what} is no JSON object")
+    return found
+
+
+def _decoded(part: str, what: str) -> bytes:
+    try:
+        data = part.encode("ascii")
+        if b"+" in data or b"/" in data or b"=" in data:
+            raise ValueError
+        return urlsafe_b64decode(data + b"=" * (-len(data) % 4))
+    except ValueError:
+        raise TokenError(f"the token's {what} is not base64url") from None
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:100]
