@@ -4,10 +4,12 @@ Connections of clients:
 
 - `acceptor`     accepts connections within limits and closes idle ones
 - `address_limits` limits the connections of one address
+- `wrong_protocol` recognises peers that speak TLS or HTTP
 - `connection`   one client's connection: serves requests one after another, answers in order
 - `authentication/`  what stands in front of the dispatcher until a client is authenticated
 - `session`      the connection's listener, peer, principal and client software
 - `transport/`   how a connection's bytes are received and sent
+- `tls/`         the same over TLS
 - `reader`       receives bytes and splits them into frames, within the memory for requests
 - `framing`      finds frames in a receive buffer; no sockets
 - `memory`       bounds the memory for requests over all connections

@@ -29,6 +29,7 @@ from broker.net.sockets.event_loop import Clock, Timer
 from broker.net.throttle import Throttle
 from broker.net.transport.interface import Transport
 from broker.net.writer import SliceUnreadableError, Wait, Writer
+from broker.net.wrong_protocol import TLS_ALERT
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class Connection:
 
     __slots__ = (
         "_clock", "_dispatcher", "_is_ending", "_is_resuming", "_lingering", "_on_close", "_reader", "_throttle",
-        "_transport", "_unanswered", "_writer", "closed", "is_silent", "postponed", "session", "state",
+        "_transport", "_unanswered", "_warn", "_writer", "closed", "is_silent", "postponed", "session", "state",
     )  # fmt: skip
 
     def __init__(
@@ -92,11 +93,13 @@ class Connection:
         disk: DiskReads,
         max_request: int,
         on_close: Callable[[Connection], None],
+        warn: Callable[..., None] | None = None,
     ) -> None:
         self._clock = clock
         self._transport = transport
         self._dispatcher = dispatcher
         self._on_close = on_close
+        self._warn = _warn if warn is None else warn
         self._throttle = Throttle(clock, self._go_on)
         self._reader = Reader(
             transport, memory, self._throttle, max_request, clock.time, on_received=self._serve, on_end=self._peer_left
@@ -290,7 +293,13 @@ class Connection:
 
     def refuse(self, error: FrameError | BadRequestError) -> None:
         """End the connection because of bytes that cannot be parsed, and log why."""
-        logger.warning("closing connection from %s on %s: %s", self.peer, self.endpoint.name, error)
+        words = "closing connection from %s on %s: %s", self.peer, self.endpoint.name, error
+        answer = error.answer if isinstance(error, FrameError) else b""
+        if answer:
+            self._warn(self.peer, "TLS" if answer == TLS_ALERT else "HTTP", *words)
+            self._writer.put([answer])
+        else:
+            logger.warning(*words)
         self.end()
 
     # -- end of life
@@ -371,3 +380,7 @@ class Connection:
         if operation is not None:
             operation.cancel()
         self._on_close(self)
+
+
+def _warn(address: str, kind: str, message: str, *args: object) -> None:
+    logger.warning(message, *args)

@@ -15,6 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct
 
+from broker.net.wrong_protocol import HEAD_BYTES as HEAD_OF_OTHERS
+from broker.net.wrong_protocol import SMALLEST_OF_TLS, what_it_is
+
 _SIZE = Struct(">i")
 
 HEAD_BYTES = 2
@@ -28,12 +31,16 @@ HANDED_OVER_FROM = 8 * GROWTH_STEP
 """Frames of at least so many bytes are handed over with their mapping. To copy one of 100 MiB takes up to 90 ms."""
 
 
-_HTTP_METHODS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC")
-_TLS_HANDSHAKE = b"\x16\x03"
-
-
 class FrameError(ValueError):
-    """A frame size is negative or above the maximum, so the rest of the stream cannot be parsed."""
+    """A frame size is negative or above the maximum, so the rest of the stream cannot be parsed.
+
+    Attributes:
+        answer: what a peer that speaks another protocol is sent, in that protocol; empty otherwise.
+    """
+
+    def __init__(self, message: str, answer: bytes = b"") -> None:
+        super().__init__(message)
+        self.answer = answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +62,10 @@ class FrameBuffer:
     (`hand_over`).
     """
 
-    __slots__ = ("_buffer", "_end", "_limits", "_needed", "_start", "_view")
+    __slots__ = ("_buffer", "_end", "_limits", "_needed", "_start", "_usual", "_view")
 
     def __init__(self, max_frame: int) -> None:
-        self._limits = FrameLimits(max_frame)
+        self.limit(FrameLimits(max_frame))
         self._buffer: bytearray | mmap.mmap = bytearray()
         self._view = memoryview(self._buffer)
         self._start = 0
@@ -68,6 +75,8 @@ class FrameBuffer:
     def limit(self, limits: FrameLimits) -> None:
         """Change the limits of the frames that follow."""
         self._limits = limits
+        self._usual = min(limits.max_frame, SMALLEST_OF_TLS - 1)
+        """A larger size may be that of another protocol."""
 
     @property
     def capacity(self) -> int:
@@ -141,18 +150,31 @@ class FrameBuffer:
             self._needed = 0
             return None
         (size,) = _SIZE.unpack_from(self._buffer, start)
-        limits = self._limits
-        if size < 0 or size > limits.max_frame:
-            raise FrameError(
-                f"request size {size} is not between 0 and {limits.max_frame} ({limits.key})"
-                + _other_protocol(bytes(self._view[start : start + 4]))
-            )
+        if not 0 <= size <= self._usual and not self._is_possible(size):
+            self._needed = 0
+            return None
         if available - 4 < size:
             self._needed = size + 4
             return None
         self._needed = 0
         self._start = start + 4 + size
         return self._view[start + 4 : start + 4 + size]
+
+    def _is_possible(self, size: int) -> bool:
+        """Return whether an unusual size is one; False if that takes more bytes.
+
+        Raises:
+            FrameError: it is not.
+        """
+        limits = self._limits
+        is_allowed = 0 <= size <= limits.max_frame
+        # More of it is looked at only where it may be a frame all the same.
+        end = min(self._start + (HEAD_OF_OTHERS if is_allowed else _SIZE.size), self._end)
+        first = bytes(self._view[self._start : end])
+        hint, answer = what_it_is(first)
+        if is_allowed and (not hint or len(first) < HEAD_OF_OTHERS):
+            return not hint
+        raise FrameError(f"request size {size} is not between 0 and {limits.max_frame} ({limits.key}){hint}", answer)
 
     def hand_over(self, size: int) -> bool:
         """Leave the memory of the frame that was taken last to the views of it, if it is a large one.
@@ -229,14 +251,3 @@ def _mapping(capacity: int) -> mmap.mmap:
         return mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
         raise MemoryError(f"no memory for {capacity} bytes of a request") from error
-
-
-def _other_protocol(head: bytes) -> str:
-    """Return what the error message adds when the first bytes belong to another protocol: its name and a remedy."""
-    if head.startswith(_TLS_HANDSHAKE):
-        return (
-            "; it looks like a TLS handshake: this listener is PLAINTEXT; set security.protocol=PLAINTEXT in the client"
-        )
-    if head in _HTTP_METHODS:
-        return "; it looks like HTTP: this listener speaks Kafka's protocol; point the client at a Kafka library"
-    return ""

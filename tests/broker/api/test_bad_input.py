@@ -39,8 +39,6 @@ def assert_serving(sock: socket.socket, topic: str) -> None:
 
 
 GARBAGE = {
-    "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    "tls": bytes.fromhex("160301020001000001fc0303") + b"\0" * 500,
     "zeroes": b"\0" * 64,
     "ones": b"\xff" * 64,
     "negative size": struct.pack(">i", -5) + b"x" * 50,
@@ -80,11 +78,22 @@ def test_a_request_with_more_entries_than_any_needs_is_refused(
     assert_serving(wire, topic)
 
 
-@pytest.mark.parametrize(("name", "hint"), [("tls", "security.protocol=PLAINTEXT"), ("http", "looks like HTTP")])
-def test_other_protocols_are_told_in_the_log(broker: KafkalogBroker, name: str, hint: str) -> None:
+@pytest.mark.parametrize(
+    ("data", "hint", "answer"),
+    [
+        (bytes.fromhex("160301020001000001fc0303") + b"\0" * 500, "security.protocol=PLAINTEXT", b"\x15\3\1\0\2\2\x46"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "looks like HTTP", b"HTTP/1.1 400 Bad Request\r\n"),
+    ],
+    ids=["tls", "http"],
+)
+def test_other_protocols_are_told_in_the_log_and_answered(
+    broker: KafkalogBroker, data: bytes, hint: str, answer: bytes
+) -> None:
     with broker.connect() as bad:
-        bad.sendall(GARBAGE[name])
-        assert is_closed(bad)
+        bad.sendall(data)
+        assert bad.recv(len(answer)) == answer
+        while bad.recv(1000):
+            pass
     line = next(line for line in reversed(broker.logged().splitlines()) if "closing connection" in line)
     assert hint in line
 

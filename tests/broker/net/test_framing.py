@@ -203,7 +203,7 @@ def test_a_buffer_without_bytes_takes_no_memory() -> None:
     [
         (
             bytes.fromhex("1603010200010001fc0303"),
-            "looks like a TLS handshake: this listener is PLAINTEXT; set",
+            "looks like a TLS handshake: this listener has no TLS; set",
         ),
         (b"GET / HTTP/1.1", "looks like HTTP"),
         (b"OPTIONS * HTTP/1.1", "looks like HTTP"),
