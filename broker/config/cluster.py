@@ -7,6 +7,7 @@ Names and defaults are those of Apache Kafka 3.9; names that begin with `kafkalo
 from __future__ import annotations
 
 from broker.config.definition import ConfigKey, Type, Update, at_least, one_of
+from broker.config.listeners import KNOWN_PROTOCOLS
 from broker.config.protocol_version import is_protocol_version
 from broker.config.zookeeper import ZOOKEEPER_KEYS
 
@@ -22,7 +23,7 @@ CLUSTER_KEYS = [
     ConfigKey("reserved.broker.max.id", Type.INT, 1000, "The largest broker.id that may be configured while broker.id.generation.enable is set. Generated numbers are larger.", at_least(0), member=True),
     # Traffic between brokers
     ConfigKey("inter.broker.listener.name", Type.STRING, None, "The name of the listener on which brokers and the controller reach each other. The default is the value of security.inter.broker.protocol.", member=True),
-    ConfigKey("security.inter.broker.protocol", Type.STRING, "PLAINTEXT", "The security protocol between brokers.", one_of("PLAINTEXT", "SASL_PLAINTEXT"), member=True),
+    ConfigKey("security.inter.broker.protocol", Type.STRING, "PLAINTEXT", "The security protocol between brokers.", one_of(*KNOWN_PROTOCOLS), member=True),
     ConfigKey("inter.broker.protocol.version", Type.STRING, LATEST_PROTOCOL, "The release of Kafka whose protocol brokers speak to each other. It is the same for all brokers of a cluster: 2.8 is the safe choice where some of them are Apache Kafka's.", is_protocol_version, member=True),
     # Followers
     ConfigKey("num.replica.fetchers", Type.INT, 1, "How many connections this broker fetches over from each leader.", at_least(1), Update.CLUSTER_WIDE, member=True),

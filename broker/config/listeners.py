@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from broker.config.definition import ConfigError, shown
 
-SUPPORTED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
+KNOWN_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+TLS_PROTOCOLS = ("SSL", "SASL_SSL")
 KNOWN_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 _HOST = re.compile(r"[0-9a-zA-Z\-%._:]+")
@@ -50,7 +51,7 @@ def parse_listeners(key: str, text: tuple[str, ...], protocol_map: dict[str, str
 
     Raises:
         ConfigError: an entry is not `NAME://host:port`, a name or a non-zero port is used twice, or the security
-            protocol is unknown or not served.
+            protocol is unknown.
     """
     endpoints: list[Endpoint] = []
     for entry in text:
@@ -116,9 +117,4 @@ def _protocol(name: str, protocol_map: dict[str, str]) -> str:
     protocol = protocol_map.get(name, name)
     if protocol not in KNOWN_PROTOCOLS:
         raise ConfigError(f"No security protocol defined for listener {name}: add it to listener.security.protocol.map")
-    if protocol not in SUPPORTED_PROTOCOLS:
-        raise ConfigError(
-            f"Listener {name} asks for {protocol}, but this broker serves {', '.join(SUPPORTED_PROTOCOLS)} only: "
-            "bind it to a private interface, or put a TLS proxy before it"
-        )
     return protocol

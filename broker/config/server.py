@@ -34,6 +34,7 @@ from broker.config.protocol_version import ProtocolVersion
 from broker.config.security.listener_config import ListenerConfig, without_listener
 from broker.config.security.oauth import OAUTH_KEYS
 from broker.config.security.sasl import SASL_KEYS
+from broker.config.security.tls import JAVA_KEYS, TLS_KEYS
 from broker.config.stored_topic import ALL_REPLICAS, MIN_INSYNC, StoredTopicConfig, removal_keys
 from broker.config.topic import (
     COMPRESSION_TYPES,
@@ -154,6 +155,8 @@ SERVER_CONFIG = ConfigDefinition(
         # Members of a cluster
         *CLUSTER_KEYS,
         # Security
+        *TLS_KEYS,
+        *JAVA_KEYS,
         *SASL_KEYS,
         *OAUTH_KEYS,
         # Coordinators
@@ -241,6 +244,11 @@ class BrokerConfig:
         names = [endpoint.name for endpoint in self.listeners]
         self.ineffective = sorted({*self.ineffective, *without_listener(SERVER_CONFIG, texts, names)})
         self.advertised = self._advertised(protocol_map)
+        if self["inter.broker.listener.name"] and "security.inter.broker.protocol" in texts:
+            raise ConfigError(
+                "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set: remove the "
+                "second, because listener.security.protocol.map has the protocol of the first"
+            )
         if self.is_member and self.inter_broker_listener not in self.advertised:
             raise ConfigError(
                 f"inter.broker.listener.name must be a listener name defined in advertised.listeners, but "

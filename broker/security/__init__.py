@@ -1,4 +1,5 @@
-"""The identity of clients.
+"""Security of listeners: who may speak with the broker, and how.
 
 - `sasl`  names with passwords, or proofs of them
+- `tls`   certificates, and the names in them
 """

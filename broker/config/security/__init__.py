@@ -3,4 +3,5 @@
 - `oauth`            the keys of OAUTHBEARER
 - `sasl`             the keys of SASL
 - `listener_config`  what is in force for one listener: its own values before the broker's
+- `tls`              the keys of TLS
 """

@@ -45,6 +45,10 @@ class ListenerConfig:
         """Return the value that has the first prefix, or None if it is not set: others' and defaults do not count."""
         return self._explicit.get(self._prefixes[0] + key)
 
+    def is_set(self, key: str) -> bool:
+        """Return whether a value is set, for the listener or for the broker."""
+        return self.name_of(key) in self._explicit
+
     def name_of(self, key: str) -> str:
         """Return the name under which a key's value is set, for messages; the plain name if it is not set."""
         names = (prefix + key for prefix in self._prefixes)

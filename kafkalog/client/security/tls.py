@@ -70,7 +70,7 @@ def make_ssl_context(options: TlsOptions) -> ssl.SSLContext:
     restrict(context, options)
     own = identity(options)
     if own is not None:
-        _show(context, own)
+        show(context, own)
     return context
 
 
@@ -93,7 +93,7 @@ def _trusting(options: TlsOptions) -> ssl.SSLContext:
             *(["ssl.truststore.certificates"] if options.truststore_certificates else []),
             *(["ssl.ca.pem"] if options.ca_pem else []),
         ]
-        raise ConfigError(f"{named[0]}: a certificate in it cannot be used: {_reason(error)}") from None
+        raise ConfigError(f"{named[0]}: a certificate in it cannot be used: {reason_of(error)}") from None
     return context
 
 
@@ -105,11 +105,15 @@ def _load(context: ssl.SSLContext, option: str, path: str) -> None:
     try:
         context.load_verify_locations(capath=path) if is_directory else context.load_verify_locations(cafile=path)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{option}={path}: it has no PEM that can be used: {_reason(error)}") from None
+        raise ConfigError(f"{option}={path}: it has no PEM that can be used: {reason_of(error)}") from None
 
 
-def _show(context: ssl.SSLContext, own: Identity) -> None:
-    """Give the context a certificate and its key."""
+def show(context: ssl.SSLContext, own: Identity) -> None:
+    """Give the context a certificate and its key.
+
+    Raises:
+        ConfigError: They do not belong together, or the key's password is wrong.
+    """
     asked = False
 
     def password() -> str:
@@ -126,7 +130,7 @@ def _show(context: ssl.SSLContext, own: Identity) -> None:
                 problem = "is missing" if own.password is None else "is wrong"
                 raise ConfigError(f"ssl.key.password: the key of {own.option} is encrypted, and it {problem}") from None
             raise ConfigError(
-                f"{own.option}: the certificate and the private key cannot be used: {_reason(error)}"
+                f"{own.option}: the certificate and the private key cannot be used: {reason_of(error)}"
             ) from None
 
 
@@ -157,7 +161,7 @@ def _look_at(path: str) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_ino, found.st_size
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """Return what OpenSSL says, without the lines of its own source."""
     if isinstance(error, ssl.SSLError) and error.reason:
         return error.reason.replace("_", " ").lower()

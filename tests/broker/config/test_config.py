@@ -207,7 +207,6 @@ def test_listeners() -> None:
         ("PLAINTEXT://localhost:" + "1" * 5000, "NAME://host:port"),
         ("PLAINTEXT://:1,PLAINTEXT://:2", "different name"),
         ("INSIDE://:9092", "listener.security.protocol.map"),
-        ("SSL://:9093", "TLS proxy"),
         ("", "at least one"),
     ],
 )
@@ -341,7 +340,8 @@ def test_keys_of_a_member_have_an_effect_with_zookeeper_alone() -> None:
     [
         ({"inter.broker.protocol.version": "2.9"}, "2.9"),
         ({"inter.broker.listener.name": "INSIDE"}, "INSIDE is not: the listeners are PLAINTEXT"),
-        ({"security.inter.broker.protocol": "SASL_SSL"}, "SASL_SSL"),
+        ({"security.inter.broker.protocol": "SASL_SSL"}, "SASL_SSL is not: the listeners are PLAINTEXT"),
+        ({"security.inter.broker.protocol": "TLS"}, "String must be one of: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
     ],
 )
 def test_a_member_that_others_could_not_reach_is_not_started(texts: dict[str, str], message: str) -> None:
