@@ -16,6 +16,7 @@ Each package imports only those below it (the contract stands in pyproject.toml)
 - `member/`      a broker as a member of a cluster over ZooKeeper
 - `replica/`     partitions as replicas: roles, high watermark, operations that wait
 - `cluster_links` links from this broker to the others of its cluster
+- `security/`    who may speak with the broker, and how: TLS
 - `runtime`      what a broker is given from outside: loop, workers, clock, network, files, random numbers
 - `net/`         listeners, client connections, links to other brokers
 - `metadata/`    the cluster's metadata: model, operations, stores, and the cache that requests read

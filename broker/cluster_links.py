@@ -9,6 +9,7 @@ from broker.config.server import BrokerConfig
 from broker.metadata.model import BrokerRegistration
 from broker.net.links.link import Link, LinkSettings
 from broker.net.links.link_errors import LinkError
+from broker.net.sockets.network import Dialer
 from broker.runtime import Runtime
 from broker.security.sasl.broker_login import make_login
 from kafkalog.protocol.wire.sasl import Mechanism
@@ -35,10 +36,12 @@ class ClusterLinks:
         runtime: what a link is made of.
         broker_id: the id of this broker.
         config: the configuration of the broker's file.
+        dialer: opens the connections; by default, the network's own, without encryption.
     """
 
-    def __init__(self, runtime: Runtime, broker_id: int, config: BrokerConfig) -> None:
+    def __init__(self, runtime: Runtime, broker_id: int, config: BrokerConfig, dialer: Dialer | None = None) -> None:
         self._runtime = runtime
+        self._dialer = runtime.network if dialer is None else dialer
         self._broker_id = broker_id
         self._listener = config.inter_broker_listener
         self._make_mechanism = login_of(config)
@@ -75,7 +78,7 @@ class ClusterLinks:
             loop=runtime.loop,
             workers=runtime.workers,
             chance=runtime.random,
-            network=runtime.network,
+            network=self._dialer,
             make_mechanism=self._make_mechanism,
         )
 

@@ -21,7 +21,7 @@ from broker.api.dispatcher import ApiDispatcher
 from broker.assembly import assemble
 from broker.cluster_links import login_of
 from broker.config.definition import ConfigError
-from broker.config.listeners import Endpoint
+from broker.config.listeners import TLS_PROTOCOLS, Endpoint
 from broker.config.server import BrokerConfig
 from broker.config.stored_topic import read_topic_config
 from broker.controller.configs import effective_config
@@ -46,6 +46,7 @@ from kafkalog.java_properties import told_of_hidden
 
 if TYPE_CHECKING:
     from broker.metrics.endpoint import MetricsEndpoint
+    from broker.net.tls.listeners import TlsListeners
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +58,8 @@ A rolled segment is therefore flushed soon even if that key is large.
 """
 MIN_INTERVAL = 0.001
 DELETION_CHECK_SECONDS = 1.0
+CERTIFICATE_CHECK_SECONDS = 10.0
+"""The interval at which the files of certificates are looked at."""
 EXPIRED_AT_ONCE = 64
 """The number of logs that producer expiry handles before other requests get their turn."""
 MIN_OPEN_FILES = 16
@@ -98,6 +101,7 @@ class Server:
             logger.warning("configurations: %s", told_of_hidden(self.config.hidden))
         if self.config.ineffective:
             logger.info("configurations without effect here: %s", ", ".join(self.config.ineffective))
+        self.tls = self._make_tls()
         self.acceptor: Acceptor | None = None
         self.metrics: MetricsEndpoint | None = None
         self._has_settled = self._is_assembled = False
@@ -118,8 +122,7 @@ class Server:
             make_executor=self.runtime.workers.executor,
             on_directory_failure=self._directory_failed,
         )
-        make_mode = ClusterMode if self.config.is_member else LoneMode
-        self.mode: Mode = make_mode(self.config, self.runtime, self.logs)
+        self.mode: Mode = self._make_mode()
         try:
             self.logs.retention_policy = self._retention_policy()
             await self._open(loop)
@@ -130,6 +133,31 @@ class Server:
                 # The reason of the failed start says more.
                 logger.exception("the start that failed could not be undone: %s", error)
             raise
+
+    def _make_tls(self) -> TlsListeners | None:
+        """Read the certificates of listeners, if one of them speaks TLS.
+
+        Raises:
+            ConfigError: they cannot be used.
+        """
+        if not any(endpoint.protocol in TLS_PROTOCOLS for endpoint in self.config.listeners):
+            return None
+        # Only who speaks TLS needs it, and the client's code that reads stores of certificates.
+        from broker.net.tls.listeners import TlsListeners
+
+        return TlsListeners(self.config, self.runtime.loop, self.runtime.seconds, self.runtime.now_ms)
+
+    def _make_mode(self) -> Mode:
+        config, runtime, tls = self.config, self.runtime, self.tls
+        if not config.is_member:
+            return LoneMode(config, runtime, self.logs)
+        between = config.inter_broker_listener
+        if tls is None or between not in tls.by_name:
+            return ClusterMode(config, runtime, self.logs)
+        from broker.net.tls.dialer import TlsDialer
+
+        dialer = TlsDialer(runtime.loop, runtime.network, lambda: tls.client_context(between))
+        return ClusterMode(config, runtime, self.logs, dialer)
 
     async def _abandon(self) -> None:
         """Undo what `start` has done. The next start needs recovery only if this one has needed it and not ended it."""
@@ -193,6 +221,7 @@ class Server:
             DiskReads(on_workers(self.runtime.workers)),
             self.broker.quota_clock,
             self.gates,
+            None if self.tls is None else self.tls.secure,
         )
         self.gates.open(self.broker, self.dispatcher, self.acceptor.memory)
         await self.gates.prepare(self.runtime)
@@ -352,6 +381,8 @@ class Server:
         self._every(
             config["replica.high.watermark.checkpoint.interval.ms"] / 1000, self.logs.checkpoints.write_high_watermarks
         )
+        if self.tls is not None:
+            self._every(CERTIFICATE_CHECK_SECONDS, self.tls.refresh)
         expiry_check = config["producer.id.expiration.check.interval.ms"] / 1000
         self._every(expiry_check, self._expire_producers, on_loop=True)
 

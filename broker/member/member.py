@@ -25,6 +25,7 @@ from broker.member.reconciliation.reconciliation import Reconciliation
 from broker.member.registration import Registration
 from broker.metadata.model import BrokerRegistration, TopicState
 from broker.metadata.znodes import brokers, notices, paths
+from broker.net.sockets.network import Dialer
 from broker.replica.fetching.fetchers import FollowerFetchers
 from broker.replica.hosting.applier import ReplicaApplier
 from broker.replica.isr.keeper import IsrKeeper
@@ -73,6 +74,7 @@ class ClusterMember:
         store: PublishedStore,
         replicas: ReplicaManager,
         applier: ReplicaApplier,
+        dialer: Dialer | None = None,
     ) -> None:
         self._config = config
         self._runtime = runtime
@@ -80,7 +82,7 @@ class ClusterMember:
         self._store = store
         self._replicas = replicas
         self.zookeeper = zookeeper
-        self.links = ClusterLinks(runtime, broker_id, config)
+        self.links = ClusterLinks(runtime, broker_id, config, dialer)
         self.control = Control(store, replicas, applier, self._epoch, self._brokers_changed)
         self.fetchers = FollowerFetchers(replicas, self.links.connect, lambda: store.state.brokers, self._epoch)
         self._isr_store = self._make_isr_store()

@@ -35,6 +35,7 @@ from broker.metadata.tree.store import ZooKeeperStore
 from broker.metadata.znodes import move, paths
 from broker.modes.broker_id import NO_ID, known_broker_id
 from broker.modes.zookeeper_session import open_session
+from broker.net.sockets.network import Dialer
 from broker.replica.hosting.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
@@ -51,9 +52,11 @@ class ClusterMode:
         config: the configuration of the broker's file.
         runtime: what the broker is given from outside.
         logs: its logs.
+        dialer: opens connections to other brokers.
     """
 
-    def __init__(self, config: BrokerConfig, runtime: Runtime, logs: LogManager) -> None:
+    def __init__(self, config: BrokerConfig, runtime: Runtime, logs: LogManager, dialer: Dialer | None = None) -> None:
+        self._dialer = dialer
         self._config = config
         self._runtime = runtime
         self._logs = logs
@@ -114,7 +117,7 @@ class ClusterMode:
         """See `Mode.join`."""
         assert self._session is not None
         self._member = ClusterMember(
-            self._config, self._runtime, self.broker_id, self._session, self.store, replicas, applier
+            self._config, self._runtime, self.broker_id, self._session, self.store, replicas, applier, self._dialer
         )
         cache.doubted = self._member.fetchers.doubted
         self._controller = self._make_controller(self._session, self._member.links.connect)

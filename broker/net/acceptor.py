@@ -19,12 +19,15 @@ from broker.net.memory import RequestMemory
 from broker.net.session import Session
 from broker.net.sockets.listener import IncomingConnection, Listener
 from broker.net.sockets.network import Network
+from broker.net.told import Told
 from broker.net.transport.interface import Transport
 from broker.quota.connections import ConnectionRates
 from broker.quota.entities import MAX_INT
 
 logger = logging.getLogger(__name__)
 
+Secure = Callable[[Transport, Session], Transport]
+"""Puts what a listener asks for, such as TLS, between a connection's bytes and its requests."""
 ACCEPTS_PER_EVENT = 64
 ACCEPT_RETRY_SECONDS = 1.0
 QUIET_SECONDS = 10.0
@@ -75,7 +78,10 @@ class Acceptor:
         disk: DiskReads,
         now_ms: Callable[[], int],
         gates: Gates,
+        secure: Secure | None = None,
     ) -> None:
+        self._secure = secure
+        self._told = Told(loop, logger)
         self._loop = loop
         self._network = network
         self._current_config = config
@@ -264,10 +270,13 @@ class Acceptor:
 
     def connect(self, transport: Transport, endpoint: Endpoint) -> None:
         """Serve a peer that connected to a listener."""
+        session = Session(endpoint, transport.peer)
+        if self._secure is not None:
+            transport = self._secure(transport, session)
         gate = self._gates.gate(endpoint)
         connection = Connection(
-            self._loop, transport, Session(endpoint, transport.peer), gate or self._dispatcher, self.memory, self._disk,
-            self._config["socket.request.max.bytes"], self._closed,
+            self._loop, transport, session, gate or self._dispatcher, self.memory, self._disk,
+            self._config["socket.request.max.bytes"], self._closed, self._told.warn,
         )  # fmt: skip
         self.connections[connection] = None
         self._per_address[connection.peer] += 1

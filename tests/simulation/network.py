@@ -153,6 +153,9 @@ class ServerSide:
         data = os.pread(fd, min(count, self._go.room), position)
         return self.send(data) if data else 0
 
+    def end_sending(self) -> None:
+        self._go.end()
+
     def close(self) -> None:
         self._on_readable = self._on_writable = self._go.on_room = None
         self._go.end()

@@ -14,7 +14,8 @@ from typing import Self
 
 from peers.process import PeerFailedError, Process, free_port, tail
 
-READY = re.compile(r"accepting connections on PLAINTEXT://([^\s,]+)")
+READY = re.compile(r"accepting connections on [A-Z_]+://([^\s,]+)")
+"""The line of a broker that is ready, with the address of its first listener."""
 START_DEADLINE_S = 120.0
 RETENTION_LATER = {"log.retention.check.interval.ms": "86400000"}
 """Delays retention: tests have records with timestamps of years ago, which a broker would delete after minutes."""

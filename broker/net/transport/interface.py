@@ -63,5 +63,12 @@ class Transport(Protocol):
         The bytes are read before the method returns, so the descriptor may be closed afterwards.
         """
 
+    def end_sending(self) -> None:
+        """Tell the peer that nothing more comes. Bytes of the peer can still be received.
+
+        Raises:
+            OSError: the connection is broken.
+        """
+
     def close(self) -> None:
         """Close the connection. There are no callbacks afterwards."""

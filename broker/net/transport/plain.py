@@ -50,5 +50,8 @@ class PlainTransport:
     def send_file(self, fd: int, position: int, count: int) -> int:
         return os.sendfile(self._fd, fd, position, count)
 
+    def end_sending(self) -> None:
+        self._sock.shutdown(socket.SHUT_WR)
+
     def close(self) -> None:
         self._sock.close()

@@ -64,7 +64,7 @@ def test_it_serves_though_its_output_cannot_be_written(tmp_path: Path) -> None:
             1,
             "log.dirs: cannot use the directory {}/file: Not a",
         ),
-        (["listeners=SSL://127.0.0.1:0"], 2, "this broker serves PLAINTEXT, SASL_PLAINTEXT only"),
+        (["listeners=SSL://127.0.0.1:0"], 1, "Listener SSL: there is no certificate; set"),
         (["num.partitions=four"], 2, "Invalid value four for configuration num.partitions"),
         (["num.partitions"], 2, "--override: expected KEY=VALUE"),
     ],

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from broker.config.listeners import Endpoint
 from broker.net.transport.interface import Transport
 from broker.net.transport.plain import PlainTransport
+from tests.broker.net.over_tls import encrypted
 from tests.broker.net.simulated import SimulatedLoop
 from tests.broker.net.transports import (
     InMemoryPeer,
@@ -59,7 +60,15 @@ def transforming(loop: SimulatedLoop, chance: random.Random) -> tuple[Transport,
     return TransformingTransport(loop, loop, served), TransformingPeer(client)
 
 
-TRANSPORTS: list[Connect] = [plain, transforming, in_memory]
+def tls(loop: SimulatedLoop, chance: random.Random) -> tuple[Transport, Peer]:
+    return encrypted(loop, chance, *plain(loop, chance))
+
+
+def tls_in_memory(loop: SimulatedLoop, chance: random.Random) -> tuple[Transport, Peer]:
+    return encrypted(loop, chance, *in_memory(loop, chance))
+
+
+TRANSPORTS: list[Connect] = [plain, transforming, in_memory, tls, tls_in_memory]
 
 
 class Operation:

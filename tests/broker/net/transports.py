@@ -50,6 +50,7 @@ class InMemoryTransport:
         self.inbound = bytearray()
         self.outbound = bytearray()
         self.has_ended = False
+        self.has_sent_end = False
         self.closed = False
         self._on_readable: Callable[[], None] | None = None
         self._on_writable: Callable[[], None] | None = None
@@ -102,6 +103,9 @@ class InMemoryTransport:
     def send_file(self, fd: int, position: int, count: int) -> int:
         data = os.pread(fd, count, position)
         return self.send(data) if data else 0
+
+    def end_sending(self) -> None:
+        self.has_sent_end = True
 
     def close(self) -> None:
         self.closed = True
@@ -262,6 +266,9 @@ class TransformingTransport:
     def send_file(self, fd: int, position: int, count: int) -> int:
         data = os.pread(fd, min(count, RECORD_BYTES), position)
         return self.send(data) if data else 0
+
+    def end_sending(self) -> None:
+        self._sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         assert self._on_readable is None

@@ -1,0 +1,285 @@
+"""Test a broker process over TLS with the clients that people use."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiokafka  # type: ignore[import-untyped]
+import confluent_kafka
+import kafka as kafka_python
+import pytest
+from aiokafka.helpers import create_ssl_context  # type: ignore[import-untyped]
+
+from kafkalog.client.admin import Admin, NewTopic
+from kafkalog.client.consumer import Consumer
+from kafkalog.client.errors import AuthenticationError
+from kafkalog.client.producer import Producer
+from peers import kcat, require
+from peers.brokers import kafka
+from peers.process import free_port
+from peers.security import certificates, stores
+from peers.security.certificates import PASSWORD, Certificates, make_certificates
+from peers.security.stores import KEY_PASSWORD, STORE_PASSWORD, Stores, make_stores
+from tests.support.command import command
+from tests.support.kafkalog_broker import KafkalogBroker
+
+DEADLINE_S = 60.0
+LARGE = os.urandom(900_000)
+
+
+class Secured:
+    """A broker with the listeners SSL, for anybody, MTLS, for those with a certificate, and LOGIN, for ann."""
+
+    def __init__(self, broker: KafkalogBroker, made: Certificates, ports: dict[str, int]) -> None:
+        self.broker = broker
+        self.made = made
+        self._ports = ports
+
+    def address(self, listener: str) -> str:
+        return f"127.0.0.1:{self._ports[listener]}"
+
+    def client(self, listener: str = "SSL", **more: Any) -> dict[str, Any]:
+        """Return the properties of librdkafka's, which our clients have, too."""
+        files = dict.fromkeys(("ssl.certificate.location", "ssl.key.location"), str(self.made.client))
+        own = {**files, "ssl.key.password": PASSWORD}
+        if listener == "SSL":
+            own = {}
+        elif listener == "LOGIN":
+            own = {"sasl.mechanism": "PLAIN", "sasl.username": "ann", "sasl.password": "of-ann"}
+        return {
+            "bootstrap.servers": self.address(listener),
+            "security.protocol": "SASL_SSL" if listener == "LOGIN" else "SSL",
+            "ssl.ca.location": str(self.made.authority),
+            **own,
+            **more,
+        }
+
+
+@pytest.fixture(scope="module")
+def secured(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    require(certificates.missing())
+    directory = tmp_path_factory.mktemp("tls")
+    made = make_certificates(directory)
+    ports = {name: free_port() for name in ("SSL", "MTLS", "LOGIN")}
+    settings = {
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+        "listener.security.protocol.map": "SSL:SSL,MTLS:SSL,LOGIN:SASL_SSL",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.login.plain.sasl.jaas.config": (
+            'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="of-ann";'
+        ),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(made.server),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(made.authority),
+        "listener.name.mtls.ssl.client.auth": "required",
+        "group.initial.rebalance.delay.ms": "0",
+        "kafkalog.metrics.listener": "127.0.0.1:0",
+    }
+    with KafkalogBroker(directory / "broker", settings) as broker:
+        yield Secured(broker, made, ports)
+
+
+@pytest.mark.parametrize("listener", ["SSL", "MTLS", "LOGIN"])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_our_clients(secured: Secured, listener: str, protocol: str) -> None:
+    topic = f"ours-{listener}-{protocol}"
+    with Admin(secured.client(listener)) as admin:
+        admin.create_topics([NewTopic(topic, 2, 1)])
+    with Producer(secured.client(listener)) as producer:
+        sent = [producer.send(topic, LARGE, partition=number % 2) for number in range(40)]
+        assert [each.result(DEADLINE_S).offset for each in sent[-2:]] == [19, 19]
+    group = {"group.id": topic, "group.protocol": protocol, "auto.offset.reset": "earliest"}
+    with Consumer(secured.client(listener, **group)) as consumer:
+        consumer.subscribe([topic])
+        read = 0
+        while read < 40:
+            found = consumer.poll(DEADLINE_S)
+            assert all(record.value == LARGE for record in found)
+            read += len(found)
+        consumer.commit()
+
+
+@pytest.mark.parametrize("listener", ["SSL", "MTLS", "LOGIN"])
+def test_librdkafka(secured: Secured, listener: str) -> None:
+    topic = f"librdkafka-{listener}"
+    errors: list[Any] = []
+    producer = confluent_kafka.Producer(secured.client(listener, **{"enable.idempotence": True}))
+    for number in range(2000):
+        producer.produce(topic, b"%d" % number, callback=lambda error, _: errors.append(error))
+    assert producer.flush(DEADLINE_S) == 0
+    assert errors == [None] * 2000
+    consumer = confluent_kafka.Consumer(
+        secured.client(listener, **{"group.id": topic, "auto.offset.reset": "earliest"})
+    )
+    consumer.subscribe([topic])
+    found: list[bytes | None] = []
+    while len(found) < 2000:
+        found += [each.value() for each in consumer.consume(500, DEADLINE_S) if each.error() is None]
+    consumer.close()
+    assert found == [b"%d" % number for number in range(2000)]
+
+
+def test_kafka_python(secured: Secured) -> None:
+    own = {
+        "bootstrap_servers": secured.address("MTLS"),
+        "security_protocol": "SSL",
+        "ssl_cafile": str(secured.made.authority),
+        "ssl_certfile": str(secured.made.client),
+        "ssl_keyfile": str(secured.made.client),
+        "ssl_password": PASSWORD,
+    }
+    producer = kafka_python.KafkaProducer(**own)
+    assert producer.send("kafka-python", LARGE).get(DEADLINE_S).offset == 0
+    producer.close()
+    consumer = kafka_python.KafkaConsumer(
+        "kafka-python", **own, auto_offset_reset="earliest", consumer_timeout_ms=int(DEADLINE_S * 1000)
+    )
+    assert next(consumer).value == LARGE
+    consumer.close()
+
+
+async def _with_aiokafka(secured: Secured) -> bytes | None:
+    own = {
+        "bootstrap_servers": secured.address("SSL"),
+        "security_protocol": "SSL",
+        "ssl_context": create_ssl_context(cafile=str(secured.made.authority)),
+    }
+    producer = aiokafka.AIOKafkaProducer(**own, max_request_size=2_000_000)
+    await producer.start()
+    await producer.send_and_wait("aiokafka", LARGE)
+    await producer.stop()
+    consumer = aiokafka.AIOKafkaConsumer("aiokafka", **own, auto_offset_reset="earliest")
+    await consumer.start()
+    found: bytes | None = (await consumer.getone()).value
+    await consumer.stop()
+    return found
+
+
+def test_aiokafka(secured: Secured) -> None:
+    import asyncio
+
+    assert asyncio.run(asyncio.wait_for(_with_aiokafka(secured), DEADLINE_S)) == LARGE
+
+
+def test_the_commands(secured: Secured, tmp_path: Path) -> None:
+    config = tmp_path / "client.properties"
+    properties = secured.client("MTLS")
+    servers = properties.pop("bootstrap.servers")
+    config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    done = subprocess.run(
+        command("topics", "list", "--bootstrap-server", servers, "--command-config", str(config)),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("listener", "more", "said"),
+    [
+        ("SSL", {"security.protocol": "PLAINTEXT"}, "speaks TLS"),
+        ("SSL", {"ssl.ca.location": "{stranger}"}, "not trusted|does not have"),
+        ("LOGIN", {"sasl.password": "guessed"}, "check sasl.username and sasl.password"),
+        ("MTLS", {"ssl.certificate.location": "{intruder}", "ssl.key.location": "{intruder}"}, "refuses the client"),
+    ],
+)
+def test_our_clients_say_why_they_are_refused(secured: Secured, listener: str, more: dict[str, str], said: str) -> None:
+    own = {key: text.format(**{k: str(v) for k, v in secured.made._asdict().items()}) for key, text in more.items()}
+    config = {**secured.client(listener), **own, "default.api.timeout.ms": 15_000}
+    with Admin(config) as admin, pytest.raises(AuthenticationError, match=said):
+        admin.list_topics()
+
+
+def test_openssl(secured: Secured) -> None:
+    def connect(*options: str) -> str:
+        line = ["openssl", "s_client", "-connect", secured.address("SSL"), "-CAfile", str(secured.made.authority)]
+        done = subprocess.run(
+            [*line, *options], input="", capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        )
+        return done.stdout + done.stderr
+
+    assert "Verify return code: 0 (ok)" in connect()
+    assert "Cipher is TLS_" in connect("-tls1_3")
+    said = connect("-tls1_2")
+    assert re.search(r"Protocol *: TLSv1\.2", said)
+    assert "Secure Renegotiation IS supported" in said
+    assert "alert protocol version" in connect("-tls1_1", "-cipher", "ALL@SECLEVEL=0")
+
+
+def test_a_client_that_asks_for_new_keys_again_and_again_is_refused(secured: Secured) -> None:
+    """Renegotiation costs the broker much more than the client."""
+    done = subprocess.run(
+        ["openssl", "s_client", "-connect", secured.address("SSL"), "-tls1_2"],
+        input="R\nR\n",
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert "no renegotiation" in done.stdout + done.stderr
+
+
+@pytest.mark.peer
+def test_kcat(secured: Secured) -> None:
+    require(kcat.missing())
+    options = ["-X", "security.protocol=SSL", "-X", f"ssl.ca.location={secured.made.authority}"]
+    kcat.run_kcat(secured.address("SSL"), [*options, "-P", "-t", "kcat"], stdin=b"one\ntwo\n")
+    assert kcat.run_kcat(secured.address("SSL"), [*options, "-C", "-t", "kcat", "-e", "-q"]) == b"one\ntwo\n"
+    assert json.loads(kcat.run_kcat(secured.address("SSL"), [*options, "-L", "-J"]))["brokers"][0]["name"] == (
+        secured.address("SSL")
+    )
+
+
+@pytest.fixture(scope="module")
+def made_stores(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Stores:
+    require(stores.missing())
+    return make_stores(secured.made, tmp_path_factory.mktemp("stores"))
+
+
+@pytest.mark.peer
+@pytest.mark.timeout(300)
+def test_the_java_tools(secured: Secured, made_stores: Stores, tmp_path: Path) -> None:
+    require(kafka.missing(kafka.KAFKA_3))
+    config = tmp_path / "client.properties"
+    config.write_text(
+        "security.protocol=SSL\n"
+        f"ssl.truststore.location={made_stores.trust_jks}\nssl.truststore.password={STORE_PASSWORD}\n"
+        f"ssl.keystore.location={made_stores.key_jks}\nssl.keystore.password={STORE_PASSWORD}\n"
+        f"ssl.key.password={KEY_PASSWORD}\n"
+    )
+
+    def run(main: str, *words: str, stdin: str = "") -> str:
+        done = subprocess.run(
+            kafka.tool_line(main, ["--bootstrap-server", secured.address("MTLS"), *words], kafka.KAFKA_3),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run("kafka.tools.ConsoleProducer", "--topic", "java", "--producer.config", str(config), stdin="a\nb\n")
+    assert (
+        run(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *("--topic", "java", "--from-beginning", "--max-messages", "2", "--consumer.config", str(config)),
+        )
+        == "a\nb\n"
+    )
+    described = run(
+        "kafka.admin.ConfigCommand",
+        *("--describe", "--all", "--entity-type", "brokers", "--entity-name", "0", "--command-config", str(config)),
+    )
+    assert "listener.name.mtls.ssl.client.auth=required sensitive=false" in described
+    assert "ssl.keystore.password=null sensitive=true" in described

@@ -1,0 +1,222 @@
+"""Test a broker with listeners with and without TLS, in this process, by connections that behave in every way."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import struct
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.net.session import Session
+from broker.net.tls import transport as transports
+from broker.net.tls.listeners import TlsListeners
+from broker.net.told import LINES
+from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
+from kafkalog.protocol.messages.metadata import MetadataRequest
+from tests.broker.replica.in_process import InProcess, Wire, with_broker
+from tests.support.secured.authority import Authority, authority, client_context, server_file
+
+TLS_HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(506)
+
+
+def settings(**more: str) -> dict[str, str]:
+    """Return the configuration of a broker with four listeners."""
+    return {
+        "listeners": ",".join(f"{name}://127.0.0.1:0" for name in ("PLAINTEXT", "SSL", "MTLS", "ASKS")),
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,MTLS:SSL,ASKS:SSL",
+        "ssl.keystore.location": str(server_file()),
+        "ssl.truststore.location": str(authority().certificate),
+        "listener.name.mtls.ssl.client.auth": "required",
+        "listener.name.asks.ssl.client.auth": "requested",
+        "listener.name.asks.ssl.principal.mapping.rules": "RULE:CN=([a-z]+)/$1/U",
+        **more,
+    }
+
+
+def serve(directory: Path, work: Callable[[InProcess], Coroutine[Any, Any, None]], **more: str) -> None:
+    with_broker(directory, work, settings(**more))
+
+
+def port_of(broker: InProcess, listener: str) -> int:
+    (port,) = (each.port for each in broker.server.endpoints if each.name == listener)
+    return port
+
+
+async def connect(broker: InProcess, listener: str, context: ssl.SSLContext) -> Wire:
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port_of(broker, listener), ssl=context, server_hostname="localhost"
+    )
+    broker._writers.append(writer)
+    return Wire(reader, writer)
+
+
+def sessions(broker: InProcess, listener: str) -> list[Session]:
+    acceptor = broker.server.acceptor
+    assert acceptor is not None
+    return [each.session for each in acceptor.connections if each.endpoint.name == listener]
+
+
+def tls_of(broker: InProcess) -> TlsListeners:
+    assert broker.server.tls is not None
+    return broker.server.tls
+
+
+async def is_refused(broker: InProcess, listener: str, context: ssl.SSLContext) -> ssl.SSLError:
+    """Return the error by which a client learns that it may not come in; with TLS 1.3 it reads it after its hello."""
+    with pytest.raises(ssl.SSLError) as refused:
+        await ask_for_versions(broker, listener, context)
+    return refused.value
+
+
+async def ask_for_versions(broker: InProcess, listener: str, context: ssl.SSLContext) -> None:
+    wire = await connect(broker, listener, context)
+    await wire.exchange(ApiVersionsRequest(), 0)
+
+
+def test_who_clients_are(tmp_path: Path) -> None:
+    async def work(broker: InProcess) -> None:
+        known = authority().sign("alice")
+        users: list[str] = []
+        for listener, context in (
+            ("SSL", client_context()),
+            ("MTLS", client_context(known)),
+            ("ASKS", client_context(known)),
+            ("ASKS", client_context()),
+        ):
+            wire = await connect(broker, listener, context)
+            assert (await wire.exchange(MetadataRequest(topics=[]), 9)).brokers[0].port == port_of(broker, listener)
+            users.append(str(sessions(broker, listener)[-1].principal))
+        assert users == ["User:ANONYMOUS", "User:CN=alice", "User:ALICE", "User:ANONYMOUS"]
+        assert tls_of(broker).by_name["ASKS"].counts.successful == 2
+        stranger = client_context(Authority("stranger").sign("alice"))
+        for listener, context in (("MTLS", client_context()), ("MTLS", stranger), ("ASKS", stranger)):
+            assert "ALERT" in ((await is_refused(broker, listener, context)).reason or "")
+        # No rule says who this is.
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            await ask_for_versions(broker, "ASKS", client_context(authority().sign("ALICE")))
+        await broker.until(lambda: len(sessions(broker, "ASKS")) == 2, "only those that were let in are left")
+        assert tls_of(broker).by_name["ASKS"].counts.failures == 2
+
+    serve(tmp_path, work)
+
+
+def test_a_session_that_is_resumed_has_the_same_user(tmp_path: Path) -> None:
+    async def work(broker: InProcess) -> None:
+        context = client_context(authority().sign("alice"))
+        # asyncio does not resume sessions.
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            context.minimum_version = context.maximum_version = version
+            session, reused = None, []
+            for _ in range(2):
+                session, is_reused = await asyncio.to_thread(ask, port_of(broker, "MTLS"), context, session)
+                reused.append(is_reused)
+            assert reused == [False, True]
+
+    def ask(port: int, context: ssl.SSLContext, session: Any) -> tuple[Any, bool]:
+        import socket
+
+        with (
+            socket.create_connection(("127.0.0.1", port)) as plain,
+            context.wrap_socket(plain, server_hostname="localhost", session=session) as sock,
+        ):
+            sock.sendall(struct.pack(">ihhih", 14, 18, 0, 7, 4) + b"test")
+            assert sock.recv(4)
+            return sock.session, bool(sock.session_reused)
+
+    async def with_users(broker: InProcess) -> None:
+        seen: list[str] = []
+        acceptor = broker.server.acceptor
+        assert acceptor is not None
+        closed = acceptor._closed
+
+        def note(connection: Any) -> None:
+            seen.append(str(connection.session.principal))
+            closed(connection)
+
+        acceptor._closed = note  # type: ignore[method-assign]
+        await work(broker)
+        await broker.until(lambda: len(seen) == 4, "all are closed")
+        assert set(seen) == {"User:CN=alice"}
+
+    serve(tmp_path, with_users)
+
+
+def test_half_open_handshakes_harm_nobody_and_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transports, "HANDSHAKE_SECONDS", 2.0)
+
+    async def work(broker: InProcess) -> None:
+        begun = []
+        for number in range(300):
+            _, writer = await asyncio.open_connection("127.0.0.1", port_of(broker, "SSL"))
+            writer.write(TLS_HELLO[: number % len(TLS_HELLO)])
+            begun.append(writer)
+        good = await connect(broker, "SSL", client_context())
+        for _ in range(20):
+            await good.exchange(ApiVersionsRequest(), 0)
+        await broker.until(lambda: len(sessions(broker, "SSL")) == 1, "the others are closed")
+        await good.exchange(ApiVersionsRequest(), 0)
+        for writer in begun:
+            writer.close()
+
+    serve(tmp_path, work)
+
+
+def test_clients_that_leave_amid_the_handshake(tmp_path: Path) -> None:
+    async def work(broker: InProcess) -> None:
+        for size in (0, 1, 5, 100, len(TLS_HELLO)):
+            _, writer = await asyncio.open_connection("127.0.0.1", port_of(broker, "SSL"))
+            writer.write(TLS_HELLO[:size])
+            await writer.drain()
+            writer.transport.abort()
+        await broker.until(lambda: not sessions(broker, "SSL"), "all are closed")
+        await (await connect(broker, "SSL", client_context())).exchange(ApiVersionsRequest(), 0)
+
+    serve(tmp_path, work)
+
+
+def test_other_protocols_are_told_in_the_log_a_few_times_and_answered(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def answer(broker: InProcess, listener: str, data: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(broker, listener))
+        writer.write(data)
+        found = await reader.read()
+        writer.close()
+        return found
+
+    async def work(broker: InProcess) -> None:
+        kafka = struct.pack(">ihhih", 14, 18, 0, 7, 4) + b"test"
+        for _ in range(2 * LINES):
+            assert (await answer(broker, "SSL", kafka))[:1] == b"\x15"
+            assert (await answer(broker, "PLAINTEXT", TLS_HELLO))[:1] == b"\x15"
+            for listener in ("SSL", "PLAINTEXT"):
+                assert (await answer(broker, listener, b"GET / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 400")
+        with pytest.raises(ssl.SSLError, match=r"(?i)protocol version"):
+            await connect(broker, "PLAINTEXT", client_context())
+        lines = [each.message for each in caplog.records if "closing connection from 127.0.0.1" in each.message]
+        assert len(lines) == 4 * LINES, lines
+        assert sum("set security.protocol=SSL" in line for line in lines) == LINES
+        assert sum("set security.protocol=PLAINTEXT in the client" in line for line in lines) == LINES
+
+    serve(tmp_path, work)
+
+
+def test_renewed_certificates_are_used_by_new_connections(tmp_path: Path) -> None:
+    own = authority().sign("first", ("localhost",), path=tmp_path / "own.pem")
+
+    async def work(broker: InProcess) -> None:
+        before = await connect(broker, "SSL", client_context())
+        authority().sign("second", ("localhost",), path=tmp_path / "new.pem").rename(own)
+        await broker.server.runtime.workers.run(tls_of(broker).refresh)
+        await before.exchange(ApiVersionsRequest(), 0)
+        after = await connect(broker, "SSL", client_context())
+        names = [
+            wire._writer.get_extra_info("ssl_object").getpeercert()["subject"][0][0][1] for wire in (before, after)
+        ]
+        assert names == ["first", "second"]
+
+    serve(tmp_path / "log", work, **{"ssl.keystore.location": str(own)})
