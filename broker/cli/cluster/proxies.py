@@ -4,8 +4,9 @@ While a broker is cut off, nothing passes. What was sent waits, and no connectio
 stay silent. That is how a network behaves that drops packets. If the address refused connections instead, others would
 take the broker for dead. When the broker is connected again, what waits is delivered.
 
-A proxy learns which broker connects to it by the client id of the first request (`broker.cluster_links`). All proxies
-run on one thread, with an event loop of their own.
+A proxy learns which broker connects to it by the client id of the first request (`broker.cluster_links`). Over TLS it
+does not learn that: a broker that is cut off cannot be reached then, but it reaches others. All proxies run on one
+thread, with an event loop of their own.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ CHUNK = 1 << 18
 """The most bytes that are read at once."""
 _HEADER = struct.Struct(">ihhih")
 """The beginning of a request: its size, key and version, the correlation id and the length of the client id."""
+_TLS = b"\x16\x03"
+"""The beginning of a handshake. As the size of a request it would be 369 MB."""
 _CLIENT_ID = re.compile(rb"broker-(\d+)-")
 _ORDERLY = struct.pack("ii", 0, 0)
 _RESET = struct.pack("ii", 1, 0)
@@ -44,11 +47,13 @@ class Side(NamedTuple):
 
 
 def source_of(data: bytes) -> int | None:
-    """Return the id of the broker that begins a connection with these bytes; None if they are another client's.
+    """Return the id of the broker that begins a connection with these bytes; None if they are another client's, or TLS.
 
     Raises:
         EOFError: There are too few bytes to tell.
     """
+    if data.startswith(_TLS):
+        return None
     if len(data) < _HEADER.size:
         raise EOFError
     length = _HEADER.unpack_from(data)[-1]

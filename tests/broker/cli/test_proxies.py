@@ -184,6 +184,7 @@ def test_brokers_are_known_by_their_client_ids() -> None:
     assert source_of(encode_request(ApiVersionsRequest(), 3, 1, "rdkafka")) is None
     assert source_of(encode_request(ApiVersionsRequest(), 3, 1, None)) is None
     assert source_of(b"\xff" * 20) is None
+    assert source_of(bytes.fromhex("1603010200")) is None, "TLS, which does not tell"
     for length in range(14 + len("broker-17-controller")):
         with pytest.raises(EOFError):
             source_of(whole[:length])
