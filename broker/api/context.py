@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from broker.api.errors import ClientGoneError, make_encodable
@@ -218,6 +219,11 @@ class Request:
         return authorizer is None or authorizer.allows(
             session.principal, session.peer, AclOperation.DESCRIBE, kind, name
         )
+
+    @property
+    def seen_topics(self) -> Callable[[str], bool] | None:
+        """A function that returns whether its client may know of a topic; None if it may know of all."""
+        return None if self.broker.authorizer is None else partial(self.sees, ResourceType.TOPIC)
 
     def authorized_operations(self, asked: bool, kind: ResourceType, name: str) -> int:
         """Return the operations that its client may do with a resource, as a bit field, if they were asked for."""

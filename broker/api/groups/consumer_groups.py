@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
+from broker.api.authorization import TopicRights
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
 from broker.authorizer.model import AclOperation, ResourceType
-from kafkalog.protocol.errors import GroupAuthorizationFailedError, InvalidRequestError, UnknownServerError
+from kafkalog.protocol.errors import (
+    GroupAuthorizationFailedError,
+    InvalidRequestError,
+    TopicAuthorizationFailedError,
+    UnknownServerError,
+)
 from kafkalog.protocol.messages import consumer_group_describe, consumer_group_heartbeat
 
 NAMED_AT_ONCE = 10_000
@@ -30,6 +36,7 @@ async def handle_consumer_group_heartbeat(request: Request) -> None:
         await _find_owned(request, message.topic_partitions or (), owned)
         if message.subscribed_topic_names is not None:
             message.subscribed_topic_names = await _distinct(request, message.subscribed_topic_names)
+            await _check_topics(request, message.subscribed_topic_names)
         response = await request.broker.consumer_groups.heartbeat(
             # Java writes an address without a name like this.
             message,
@@ -37,12 +44,27 @@ async def handle_consumer_group_heartbeat(request: Request) -> None:
             request.client_id or "",
             f"/{request.connection.peer}",
             None if message.topic_partitions is None else owned,
+            request.seen_topics,
         )
     except Exception as error:
         response = consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(
             error_code=error_code(error), error_message=error_message(error)
         )
     await request.answer(response, owned)
+
+
+async def _check_topics(request: Request, names: Iterable[str]) -> None:
+    """Refuse a member that may not know of a topic by whose name it subscribes, as Apache Kafka 4 does.
+
+    The assignment would tell it that the topic exists, its id and its partitions.
+
+    Raises:
+        TopicAuthorizationFailedError: there is such a topic among the names.
+    """
+    if request.broker.authorizer is not None:
+        async for name in request.each(names):
+            if not request.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+                raise TopicAuthorizationFailedError
 
 
 async def _distinct(request: Request, names: list[str]) -> list[str]:
@@ -113,6 +135,10 @@ async def handle_consumer_group_describe(request: Request) -> None:
             if not request.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
                 raise GroupAuthorizationFailedError
             group = request.broker.consumer_groups.describe(group_id)
+            if not _sees_topics(request, group):
+                raise TopicAuthorizationFailedError(
+                    "The group has described topic(s) that the client is not authorized to describe."
+                )
             group.authorized_operations = request.authorized_operations(
                 message.include_authorized_operations, ResourceType.GROUP, group_id
             )
@@ -122,6 +148,17 @@ async def handle_consumer_group_describe(request: Request) -> None:
             )
         response.groups.append(group)
     await request.answer(response, wanted)
+
+
+def _sees_topics(request: Request, group: consumer_group_describe.DescribedGroup) -> bool:
+    """Return whether the client may know of all topics of a group's members."""
+    rights = TopicRights(request, AclOperation.DESCRIBE)
+    return all(
+        rights.allow(topic.topic_name)
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    )
 
 
 HANDLERS = {

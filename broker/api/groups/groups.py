@@ -68,6 +68,7 @@ async def handle_join_group(request: Request) -> None:
         require_known_id=request.version >= ID_FIRST_SINCE and message.group_instance_id is None,
         can_skip_assignment=request.version >= SKIP_ASSIGNMENT_SINCE,
         reason=message.reason,
+        sees=request.seen_topics,
     )
     try:
         result = await request.broker.classic_groups.join(message.group_id, joining)

@@ -196,7 +196,7 @@ RULES: dict[str, Rule] = {
         ),
         0,
         G30,
-        ((group(Op.READ),),),
+        ((group(Op.READ), topic(Op.DESCRIBE)),),
     ),
     "consumer group describe": Rule(
         consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=[GROUP]), 0, G30, ((group(Op.DESCRIBE),),)

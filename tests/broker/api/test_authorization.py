@@ -30,6 +30,8 @@ from broker.net.session import Principal
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages import (
     add_partitions_to_txn,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_topics,
     describe_cluster,
     fetch,
@@ -330,6 +332,42 @@ def test_offsets_are_committed_and_told_of_topics_that_a_client_may_know(rights:
     assert fetched(None) == {"t": (5, 0)}
     assert fetched(None, "root") == {"t": (5, 0), "u": (5, 0)}
     assert fetched(["t", "u"]) == {"t": (5, 0), "u": (-1, T29)}
+
+
+def test_members_are_told_of_topics_that_they_may_know(rights: Rights) -> None:
+    rights.run(rights.broker.groups.ready())
+    rights.give(Kind.GROUP, "*", Op.READ)
+    rights.give(Kind.TOPIC, "t", Op.DESCRIBE)
+
+    def assigned(group: str, user: str, **subscription: Any) -> set[str] | int:
+        beat = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id=f"member-of-{group}",
+            member_epoch=0,
+            rebalance_timeout_ms=1000,
+            topic_partitions=[],
+            **subscription,
+        )
+        response = rights.asked(beat, 1, user)
+        if response.error_code:
+            return int(response.error_code)
+        names = rights.broker.metadata.names_by_id()
+        return {names[each.topic_id] for each in response.assignment.topic_partitions}
+
+    assert assigned("names", "ann", subscribed_topic_names=["t"]) == {"t"}
+    assert assigned("more names", "ann", subscribed_topic_names=["t", "u"]) == T29
+    assert assigned("expression", "ann", subscribed_topic_regex="t|u|__consumer.*") == {"t"}
+    assert assigned("of root", "root", subscribed_topic_regex="t|u") == {"t", "u"}
+
+    def described(group: str, user: str) -> int:
+        asked = consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=[group])
+        (found,) = rights.asked(asked, 0, user).groups
+        assert bool(found.members) is not bool(found.error_code)
+        return int(found.error_code)
+
+    assert [described("names", "ann"), described("of root", "ann"), described("of root", "root")] == [0, T29, 0]
+    rights.give(Kind.TOPIC, "u", Op.DESCRIBE)
+    assert described("of root", "ann") == 0
 
 
 def test_groups_are_listed_for_those_who_may_describe_them(rights: Rights) -> None:

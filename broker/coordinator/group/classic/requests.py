@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -33,6 +34,8 @@ class JoinRequest:
     can_skip_assignment: bool = False
     """A static leader that returns may be told to keep the assignment (KIP-814)."""
     reason: str | None = None
+    sees: Callable[[str], bool] | None = None
+    """Returns whether the client may know of a topic; None if it may know of all."""
 
 
 def subscription_bytes(protocols: Protocols) -> int:

@@ -186,7 +186,8 @@ def _resolve(
             matched = context.topics.matching(regex)
             if matched is None:
                 raise CoordinatorNotAvailableError
-        topics = matched.topics
+        # As in Apache Kafka, the rights of the member count whose request brings the matches.
+        topics = context.visible(matched.topics)
         resolved = ResolvedRegex(topics, matched.version, context.now_ms)
         changed = changed or regex not in regexes or regexes[regex].topics != topics
         regexes[regex] = resolved

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -63,6 +63,8 @@ _KAFKA_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
 PROTOCOL = "consumer"
+ASKED_AT_ONCE = 200
+"""The number of topics about which the authorizer is asked before other requests have their turn."""
 
 
 def consumer_group_config(config: BrokerConfig) -> ConsumerGroupConfig:
@@ -95,11 +97,17 @@ class ConsumerGroups:
         client_id: str,
         client_host: str,
         owned: Assignment | None,
+        sees: Callable[[str], bool] | None = None,
     ) -> ConsumerGroupHeartbeatResponse:
         """Handle ConsumerGroupHeartbeat.
 
         Args:
+            request: the request.
+            version: its version.
+            client_id: of the client.
+            client_host: of the client.
             owned: see `requests.heartbeat`.
+            sees: returns whether the client may know of a topic; None if it may know of all.
 
         Raises:
             KafkaError: see `requests.heartbeat`, and what `GroupCoordinator.partition_groups_for` raises.
@@ -107,12 +115,12 @@ class ConsumerGroups:
         self._check_enabled()
         partition_groups = self._coordinator.partition_groups_for(request.group_id)
         now = self._coordinator.now()
-        context = self._context(request.group_id, now, client_id, client_host)
+        context = replace(self._context(request.group_id, now, client_id, client_host), sees=sees)
         check_request(request, version, context)
-        if await self._match(request, partition_groups):
+        if await self._match(request, partition_groups, sees):
             partition_groups = self._coordinator.partition_groups_for(request.group_id)
             now = self._coordinator.now()
-            context = self._context(request.group_id, now, client_id, client_host)
+            context = replace(self._context(request.group_id, now, client_id, client_host), sees=sees)
         group = partition_groups.groups.get(request.group_id)
         present = group.membership if group is not None else None
         if isinstance(present, ConsumerMembership):
@@ -164,7 +172,12 @@ class ConsumerGroups:
 
     # -- regular expressions
 
-    async def _match(self, request: ConsumerGroupHeartbeatRequest, partition_groups: PartitionGroups) -> bool:
+    async def _match(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        partition_groups: PartitionGroups,
+        sees: Callable[[str], bool] | None,
+    ) -> bool:
         """Match an expression that the group does not have; return whether that took time.
 
         If the expression is refused, the request finds that out again.
@@ -175,7 +188,8 @@ class ConsumerGroups:
         if not regex or (isinstance(membership, ConsumerMembership) and regex in membership.group.regexes):
             return False
         with suppress(InvalidRegularExpressionError):
-            await self._topics.match(request.group_id, regex)
+            matched = await self._topics.match(request.group_id, regex)
+            await _ask(sees, matched.topics)
         return True
 
     def _match_anew(self, membership: ConsumerMembership, context: Context) -> Context:
@@ -193,15 +207,22 @@ class ConsumerGroups:
         if wanted and not membership.is_matching:
             membership.is_matching = True
             membership.matched = {regex: known for regex, known in membership.matched.items() if regex in regexes}
-            self._coordinator.spawn(self._work_out(membership, {regex: regexes[regex] for regex in wanted}))
+            stale = {regex: regexes[regex] for regex in wanted}
+            self._coordinator.spawn(self._work_out(membership, stale, context.sees))
         return context
 
-    async def _work_out(self, membership: ConsumerMembership, stale: Mapping[str, ResolvedRegex]) -> None:
+    async def _work_out(
+        self,
+        membership: ConsumerMembership,
+        stale: Mapping[str, ResolvedRegex],
+        sees: Callable[[str], bool] | None,
+    ) -> None:
         group_id = membership.group.group_id
         try:
             for regex, resolved in stale.items():
                 try:
                     matched = await self._topics.match(group_id, regex)
+                    await _ask(sees, matched.topics)
                 except InvalidRegularExpressionError:
                     matched = Matched(resolved.topics, self._topics.version)
                 membership.matched[regex] = matched
@@ -400,3 +421,13 @@ def _read(loading: Replay, key: bytes, value: bytes | None) -> None:
     group.replay(record)
     if group.is_gone:
         del loading.others[record.group_id]
+
+
+async def _ask(sees: Callable[[str], bool] | None, topics: Iterable[str]) -> None:
+    """Ask ahead for the rights on topics, with turns of others in between: the answers are remembered."""
+    if sees is None:
+        return
+    for number, topic in enumerate(topics):
+        sees(topic)
+        if number % ASKED_AT_ONCE == ASKED_AT_ONCE - 1:
+            await asyncio.sleep(0)

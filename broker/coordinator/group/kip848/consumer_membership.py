@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -193,7 +194,8 @@ class ConsumerMembership:
     def join(self, request: JoinRequest, token: Token, now: Moment) -> None:
         """Handle JoinGroup; `token` gets the answer."""
         try:
-            outcome = classic_members.join(self.group, request, self._context(self.group.group_id, now))
+            context = replace(self._context(self.group.group_id, now), sees=request.sees)
+            outcome = classic_members.join(self.group, request, context)
         except KafkaError as error:
             self.out.append(Answer(token, JoinResult(request.member_id, error.code)))
             return

@@ -58,6 +58,12 @@ class Context:
     client_host: str = ""
     matched: Mapping[str, Matched] = field(default_factory=dict)
     """The matches of the group's regular expressions, computed since the topics changed; the others are missing."""
+    sees: Callable[[str], bool] | None = None
+    """Returns whether the client may know of a topic; None if it may know of all."""
+
+    def visible(self, topics: frozenset[str]) -> frozenset[str]:
+        """Return those of the topics of which the client may know."""
+        return topics if self.sees is None else frozenset(filter(self.sees, topics))
 
 
 class TimerKind(Enum):
