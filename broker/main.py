@@ -54,7 +54,7 @@ START_ERRORS = (
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and the traceback if there is one."""
+    """One JSON object a line: time, level, logger, message, the message's parts, and the traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {
@@ -63,6 +63,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        # What a call of the logger gave as `extra={"fields": …}`.
+        entry |= getattr(record, "fields", {})
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return json.dumps(entry)

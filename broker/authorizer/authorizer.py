@@ -19,6 +19,11 @@ MOST_REMEMBERED = 100_000
 """The most decisions that are remembered: some 40 MB."""
 LONGEST_REMEMBERED = 255
 """The longest name of a resource about which decisions are remembered. Clients may ask about names of 32 KB."""
+LINE = (
+    "Principal = %s is %s operation = %s from host = %s on resource = %s for request = %s with resourceRefCount = %d "
+    "based on rule %s"
+)
+"""The line of Kafka's `StandardAuthorizer`. With `kafkalog.log.format=json` its parts are fields as well."""
 LONGEST_SHOWN = 300
 """The longest name of a resource in the audit log."""
 
@@ -128,19 +133,17 @@ def _tell(
     api: str,
     count: int,
 ) -> None:
-    audit.log(
-        level,
-        "Principal = %s is %s operation = %s from host = %s on resource = %s for request = %s with "
-        "resourceRefCount = %d based on rule %s",
-        _shown(":".join(principal)),
-        "Allowed" if decision.is_allowed else "Denied",
-        operation.name,
-        host,
-        _shown(resource),
-        api.removesuffix("Response"),
-        count,
-        _shown(decision.reason),
-    )
+    told = {
+        "principal": _shown(":".join(principal)),
+        "result": "Allowed" if decision.is_allowed else "Denied",
+        "operation": operation.name,
+        "host": host,
+        "resource": _shown(resource),
+        "request": api.removesuffix("Response"),
+        "resource_ref_count": count,
+        "rule": _shown(decision.reason),
+    }
+    audit.log(level, LINE, *told.values(), extra={"fields": told})
 
 
 def _shown(text: str) -> str:

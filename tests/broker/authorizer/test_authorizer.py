@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,9 @@ from broker.authorizer.model import (
 )
 from broker.config.authorizer import BUILT_IN
 from broker.config.server import BrokerConfig
+from broker.controller.alterations import Alteration, Op
+from broker.controller.loggers import LoggerController
+from broker.main import JsonFormatter
 from broker.metadata.model import ClusterState
 
 ANN = ("User", "ann")
@@ -104,7 +108,20 @@ def test_the_audit_log_has_kafkas_line(caplog: pytest.LogCaptureFixture) -> None
         "request = Fetch with resourceRefCount = 2 based on rule DefaultDeny"
     )
     assert "is Allowed operation = READ" in told[0][1]
+    fields = json.loads(JsonFormatter().format(caplog.records[1]))
+    assert fields["message"] == told[1][1]
+    assert (fields["result"], fields["resource"], fields["rule"]) == ("Denied", "Topic:LITERAL:words", "DefaultDeny")
     assert "based on rule MatchingAcl(acl=(resource=Topic:LITERAL:words" in told[0][1]
+
+
+def test_the_level_of_the_audit_log_can_be_changed_while_the_broker_runs() -> None:
+    loggers = LoggerController(0)
+    assert AUDIT_LOGGER in loggers.describe("0")
+    try:
+        loggers.alter("0", [Alteration(AUDIT_LOGGER, Op.SET, "DEBUG")], validate_only=False)
+        assert loggers.describe("0")[AUDIT_LOGGER] == "DEBUG"
+    finally:
+        logging.getLogger(AUDIT_LOGGER).setLevel(logging.NOTSET)
 
 
 def test_the_audit_log_is_one_line_whatever_the_name(caplog: pytest.LogCaptureFixture) -> None:
