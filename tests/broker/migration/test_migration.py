@@ -27,7 +27,7 @@ from broker.metadata.json_form import to_json
 from broker.metadata.local import FILE_NAME, JOINED_NAME
 from broker.metadata.model import ClusterState, PartitionState, TopicState
 from broker.metadata.tree.session import Session
-from broker.metadata.znodes import brokers, configs, paths
+from broker.metadata.znodes import acls, brokers, configs, paths
 from broker.metadata.znodes.topics import StateNode, decode_state, decode_topic, encode_state, encode_topic
 from broker.migration.join import Join
 from broker.migration.leave import Leave
@@ -349,6 +349,10 @@ def test_a_tree_that_belongs_to_others_is_refused(play: Play) -> None:
         await _set(session, "/config/brokers/1", configs.encode({"a": "b"}))
         assert "has configurations already (/config/brokers/1)" in await world.refused("join")
         await session.delete("/config/brokers/1")
+        node = acls.path(ResourcePattern(ResourceType.TOPIC, PatternType.LITERAL, "words"))
+        await _set(session, node, acls.encode(frozenset({READS})))
+        assert "ZooKeeper has ACLs already" in await world.refused("join")
+        await session.delete(node)
         await _set(session, paths.broker_id(BROKER), b"{}")
         assert "a broker is registered as 3: each" in await world.refused("join")
         await session.delete(paths.broker_id(BROKER))
@@ -376,12 +380,14 @@ def test_a_registry_that_a_cluster_cannot_keep_is_refused(play: Play) -> None:
                 group_config={"g": {"consumer.session.timeout.ms": "1"}},
                 deleting=frozenset({WORDS}),
                 topics={"words": foreign},
+                acls={ResourcePattern(ResourceType.GROUP, PatternType.LITERAL, "a/b"): frozenset({READS})},
             )
         )
         told = await world.refused("join")
         assert "the groups g have configurations" in told
         assert "topics are still being deleted" in told
         assert "the topics words have other replicas than broker 3" in told
+        assert "no nodes of the names of the ACLs Group:LITERAL:a/b" in told
         for each in world.directories:
             (each / FILE_NAME).unlink()
         assert "is in none of the log directories" in await world.refused("join")
