@@ -6,8 +6,8 @@ import logging
 import secrets
 from collections.abc import Mapping
 
+from broker.api.authentication import UnauthenticatedAnswers
 from broker.api.context import Broker
-from broker.api.versions import answer_versions
 from broker.config.listeners import Endpoint
 from broker.config.security.sasl import FAILURE_DELAY, MAX_RECEIVE, MOST_UNAUTHENTICATED, TIMEOUT
 from broker.config.server import BrokerConfig
@@ -19,11 +19,10 @@ from broker.net.framing import BASE_CAPACITY, FrameLimits
 from broker.net.memory import RequestMemory
 from broker.net.told import Told
 from broker.runtime import Runtime
-from broker.security.sasl.authenticator import AnswerVersions, Offer
+from broker.security.sasl.authenticator import Offer
 from broker.security.sasl.mechanisms.scram import Find, UnknownUsers
 from broker.security.sasl.oauth.fetching import RemoteKeys
 from broker.security.sasl.offers import Sources, make_offer
-from kafkalog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkalog.protocol.scram import ScramCredential, ScramMechanism
 
 logger = logging.getLogger(__name__)
@@ -89,7 +88,7 @@ class Gates:
                 memory=memory,
                 failure_delay=lambda: config[FAILURE_DELAY] / 1000,
                 served=dispatcher,
-                answer_versions=self._answer_versions,
+                answers=self._answers,
                 workers=broker.workers,
                 clock=loop,
                 now_ms=broker.now_ms,
@@ -126,15 +125,10 @@ class Gates:
 
         return find
 
-    def _answer_versions(self, connection: Connection) -> AnswerVersions:
+    def _answers(self, connection: Connection) -> UnauthenticatedAnswers:
         assert self._broker is not None
         member = self._broker.member
-        between = None if member is None else member.listener
-
-        def answer(message: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
-            return answer_versions(connection.session, between, message, version)
-
-        return answer
+        return UnauthenticatedAnswers(connection.session, None if member is None else member.listener)
 
     def _tell_missing_users(self, broker: Broker) -> None:
         """Warn of listeners that nobody can log in to at present: all of their mechanisms need SCRAM's users."""

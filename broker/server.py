@@ -292,6 +292,7 @@ class Server:
             self.broker.quota_clock,
             self.broker.member,
             self.broker.controller,
+            lambda: self.gates.counts,
         )
         self.metrics = MetricsEndpoint(address, sources)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from broker.log.log import Log
     from broker.log.log_manager import LogManager
     from broker.member.member import ClusterMember
+    from broker.net.authentication.counts import AuthenticationCounts
     from broker.quota.client import ClientQuota, ClientQuotas
     from broker.replica.manager import ReplicaManager
 
@@ -62,6 +63,8 @@ class Sources:
     """The membership in a cluster; None for a lone broker."""
     controller: ClusterController | None = None
     """The candidate for the controller of that cluster."""
+    authentications: Callable[[], Mapping[str, AuthenticationCounts]] = dict
+    """Counts of authentications by listener, of those that ask for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,25 @@ def _request_times(sources: Sources) -> Rows:
                 add("FetchFollower", count, seconds)
     for api, value in times.items():
         yield (api,), value
+
+
+def _authentications(field: str) -> Callable[[Sources], Rows]:
+    def read(sources: Sources) -> Rows:
+        for listener, counts in sources.authentications().items():
+            yield (listener,), getattr(counts, field)
+
+    return read
+
+
+_AUTHENTICATIONS = (
+    ("successful-authentication-total", "successful", "Clients that were authenticated"),
+    ("successful-authentication-no-reauth-total", "without_end", "Clients whose sessions do not end"),
+    ("failed-authentication-total", "failures", "Clients that were not authenticated"),
+    ("successful-reauthentication-total", "renewed", "Sessions that were renewed"),
+    ("failed-reauthentication-total", "renewal_failures", "Sessions that could not be renewed"),
+    ("expired-connections-killed-count", "expired", "Connections that were closed after the end of their sessions"),
+)
+"""Counts of authentications: Kafka's name, our own, and the meaning."""
 
 
 def _connections(sources: Sources) -> Rows:
@@ -326,6 +348,12 @@ CATALOG = (
            "kafka.network:type=RequestMetrics,name=TotalTimeMs", _request_times),
     Metric("kafka_server_socket_server_metrics_connection_count", _G, ("listener",), "Open connections.",
            "kafka.server:type=socket-server-metrics,attribute=connection-count", _connections),
+    *(
+        Metric(f"kafka_server_socket_server_metrics_{attribute.replace('-', '_')}",
+               _C if attribute.endswith("total") else _G, ("listener",), f"{doc}.",
+               f"kafka.server:type=socket-server-metrics,attribute={attribute}", _authentications(field))
+        for attribute, field, doc in _AUTHENTICATIONS
+    ),
     Metric("kafka_server_delayedoperationpurgatory_purgatorysize", _G, ("delayedOperation",),
            "Requests that wait for replicas, for an fsync, or for records.",
            "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize", _waiting),

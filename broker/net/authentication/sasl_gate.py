@@ -25,7 +25,7 @@ from broker.net.sockets.event_loop import Clock
 from broker.net.told import Told
 from broker.security.sasl.authenticator import (
     Accepted,
-    AnswerVersions,
+    Answers,
     Authenticator,
     Evaluate,
     Offer,
@@ -63,7 +63,7 @@ class SaslListener:
     """Returns the seconds until a failure is answered."""
     served: Dispatcher
     """Serves the requests of authenticated clients."""
-    answer_versions: Callable[[Connection], AnswerVersions]
+    answers: Callable[[Connection], Answers]
     workers: Workers
     clock: Clock
     now_ms: Callable[[], int]
@@ -97,7 +97,7 @@ class SaslGate:
     def guard(self, connection: Connection) -> None:
         """Begin to guard a new connection."""
         listener = self._listener
-        self._authenticator = Authenticator(listener.offer, listener.answer_versions(connection))
+        self._authenticator = Authenticator(listener.offer, listener.answers(connection))
         connection.admit(listener.before, RequestMemory(0))
         listener.unauthenticated.add(connection)
 
@@ -122,7 +122,7 @@ class SaslGate:
         if frame[: _API_KEY.size] != _HANDSHAKE_HEAD or now - self._renewed < RENEWAL_PAUSE_S:
             return False
         self._renewed = self._since = now
-        answer_versions = self._listener.answer_versions(connection)
+        answer_versions = self._listener.answers(connection)
         self._authenticator = Authenticator(self._listener.offer, answer_versions, self._session)
         return True
 

@@ -16,11 +16,11 @@ told so at the first message, not at the handshake, as with Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
-from typing import TypeAlias, cast
+from typing import Protocol, TypeAlias, cast
 
 from broker.security.sasl.mechanisms.interface import (
     Identity,
@@ -56,8 +56,15 @@ _OPENING = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE)
 _SIZE = Struct(">i")
 _GSSAPI = "GSSAPI"
 
-AnswerVersions = Callable[[ApiVersionsRequest, int], ApiVersionsResponse]
-"""Returns the response to an ApiVersions request of a version; its error code says whether the request is good."""
+
+class Answers(Protocol):
+    """Answers requests of a client that is not authenticated."""
+
+    def versions(self, message: ApiVersionsRequest, version: int, /) -> ApiVersionsResponse:
+        """Return the response to an ApiVersions request; its error code says whether the request is good."""
+
+    def illegal_state(self, header: RequestHeader, /) -> Sequence[bytes]:
+        """Return the response ILLEGAL_SASL_STATE to a request whose body is not read; nothing if it has no error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +132,7 @@ class Authenticator:
 
     Args:
         offer: the mechanisms.
-        answer_versions: answers ApiVersions.
+        answers: answers requests that are no part of the authentication.
         previous: the mechanism and the identity of the session that is renewed; None for the first authentication.
 
     Attributes:
@@ -133,15 +140,13 @@ class Authenticator:
     """
 
     __slots__ = (
-        "_answer_versions", "_framed", "_header", "_name", "_offer", "_other_mechanism", "_previous", "_server",
+        "_answers", "_framed", "_header", "_name", "_offer", "_other_mechanism", "_previous", "_server",
         "state",
     )  # fmt: skip
 
-    def __init__(
-        self, offer: Offer, answer_versions: AnswerVersions, previous: tuple[str, Identity] | None = None
-    ) -> None:
+    def __init__(self, offer: Offer, answers: Answers, previous: tuple[str, Identity] | None = None) -> None:
         self._offer = offer
-        self._answer_versions = answer_versions
+        self._answers = answers
         self._previous = previous
         self._framed = False
         """True if messages of the mechanism come in SaslAuthenticate."""
@@ -239,7 +244,7 @@ class Authenticator:
     def _api_versions(self, header: RequestHeader, message: ApiVersionsRequest) -> Step:
         if self.state is not State.NEGOTIATING:
             return self._refuse("ApiVersions comes a second time", is_at_once=True)
-        response = self._answer_versions(message, header.api_version)
+        response = self._answers.versions(message, header.api_version)
         if response.error_code == ErrorCode.NONE:
             self.state = State.HANDSHAKE
         return Reply(_encoded(response, header.api_version, header.correlation_id))
@@ -275,7 +280,8 @@ class Authenticator:
         try:
             header, position = decode_request_header(frame, 0, MOST_TAGS)
             if header.api_key != ApiKey.SASL_AUTHENTICATE:
-                return self._refuse(f"it sends {ApiKey(header.api_key).name} during SASL authentication")
+                reason = f"it sends {ApiKey(header.api_key).name} during SASL authentication"
+                return self._refuse(reason, self._answers.illegal_state(header))
             message, _ = decode_message(SaslAuthenticateRequest, header.api_version, frame, position)
         except (ProtocolError, TooManyEntriesError) as error:
             return self._refuse(f"a request cannot be read: {error}", is_at_once=True)

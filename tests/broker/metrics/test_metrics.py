@@ -39,7 +39,13 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 @pytest.fixture(scope="module")
 def broker(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkalogBroker]:
-    settings = {"kafkalog.metrics.listener": "127.0.0.1:0", "auto.create.topics.enable": "false"}
+    settings = {
+        "kafkalog.metrics.listener": "127.0.0.1:0",
+        "auto.create.topics.enable": "false",
+        # Logins are counted on such listeners only.
+        "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    }
     with KafkalogBroker(tmp_path_factory.mktemp("metrics"), settings) as broker:
         yield broker
 

@@ -18,6 +18,7 @@ SCRAM = tuple(mechanism.value for mechanism in ScramMechanism)
 MECHANISMS = ("PLAIN", *SCRAM)
 PREFIX = "listener.name.sasl_plaintext"
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_METRICS = re.compile(r"metrics are served on (http\S+)")
 _SASL = re.compile(r"SASL_PLAINTEXT://([^\s,]+)")
 
 
@@ -34,6 +35,7 @@ class SaslBroker(KafkalogBroker):
         super().__init__(
             directory,
             {
+                "kafkalog.metrics.listener": "127.0.0.1:0",
                 "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
                 f"{PREFIX}.sasl.enabled.mechanisms": ",".join(MECHANISMS),
                 f"{PREFIX}.plain.sasl.jaas.config": accounts(),
@@ -46,6 +48,11 @@ class SaslBroker(KafkalogBroker):
         """Return host:port of the listener with SASL."""
         found = _SASL.findall(self.logged())
         return str(found[-1])
+
+    @property
+    def metrics_url(self) -> str:
+        """Return where metrics are served."""
+        return str(_METRICS.findall(self.logged())[-1])
 
     def connect_sasl(self) -> socket.socket:
         """Open a raw connection to the listener with SASL."""

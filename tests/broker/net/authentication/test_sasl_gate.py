@@ -28,7 +28,7 @@ from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kafkalog.protocol.schema import Request
 from tests.broker.net.simulated import SimulatedLoop
 from tests.broker.net.transports import InMemoryPeer, InMemoryTransport
-from tests.broker.security.sasl.exchanges import PASSWORDS, answer_versions, offer
+from tests.broker.security.sasl.exchanges import PASSWORDS, FewAnswers, offer
 
 ENDPOINT = Endpoint("OUT", "", 9092, "SASL_PLAINTEXT")
 DELAY_S, TIMEOUT_S, MOST = 0.1, 10.0, 3
@@ -83,7 +83,7 @@ class Room:
             memory=self.memory,
             failure_delay=lambda: DELAY_S,
             served=self,
-            answer_versions=lambda connection: answer_versions,
+            answers=lambda connection: FewAnswers(),
             workers=self.workers,  # type: ignore[arg-type]
             clock=self.loop,
             now_ms=lambda: int(self.loop.now * 1000),

@@ -11,7 +11,7 @@ from broker.security.sasl.authenticator import Accepted, Authenticator, Evaluate
 from broker.security.sasl.mechanisms.interface import Identity, SaslError
 from broker.security.sasl.mechanisms.plain import PlainAccounts, PlainServer
 from broker.security.sasl.mechanisms.scram import ScramServer, UnknownUsers
-from kafkalog.protocol.codec import decode_response, encode_request
+from kafkalog.protocol.codec import RequestHeader, decode_response, encode_request
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -48,10 +48,16 @@ def offer(max_reauth_ms: int = 0, **more: Any) -> Offer:
     return Offer(made, dict.fromkeys(made, max_reauth_ms))
 
 
-def answer_versions(message: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
-    if version >= 3 and not message.client_software_name:
-        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(api_keys=APIS)
+class FewAnswers:
+    """Answers of a broker with one API."""
+
+    def versions(self, message: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
+        if version >= 3 and not message.client_software_name:
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        return ApiVersionsResponse(api_keys=APIS)
+
+    def illegal_state(self, header: RequestHeader) -> tuple[bytes, ...]:
+        return (b"\0\0\0\x03bad",)
 
 
 class Exchange:
@@ -63,7 +69,7 @@ class Exchange:
 
     def __init__(self, made: Offer | None = None, previous: tuple[str, str] | None = None) -> None:
         session = None if previous is None else (previous[0], Identity(previous[1]))
-        self.authenticator = Authenticator(made or offer(), answer_versions, session)
+        self.authenticator = Authenticator(made or offer(), FewAnswers(), session)
         self.step: Reply | Accepted | Refused | None = None
         self._numbers = itertools.count(1)
 

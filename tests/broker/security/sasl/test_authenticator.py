@@ -201,8 +201,9 @@ def fresh(mechanism: Mechanism) -> tuple[str, ...]:
 def test_another_request_during_the_exchange() -> None:
     exchange = Exchange()
     exchange.handshake("PLAIN")
-    exchange.ask(MetadataRequest(topics=None), 8)
+    assert exchange.frame(encode_request(MetadataRequest(topics=None), 8, 1, "test")[4:]) == b"bad"
     assert "METADATA during SASL authentication" in exchange.refused.reason
+    assert not exchange.refused.is_at_once
     exchange = Exchange()
     exchange.handshake("PLAIN")
     frame = encode_request(SaslAuthenticateRequest(auth_bytes=b""), 2, 1, "test")[4:]

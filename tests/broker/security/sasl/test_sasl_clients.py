@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import uuid
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -12,15 +14,17 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 
-from kafkalog.client.admin import Admin
+from kafkalog.client.admin import Admin, ConfigChange, ConfigResource, ResourceType
 from kafkalog.client.errors import AuthenticationError
-from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.errors import ErrorCode, InvalidRequestError
+from kafkalog.protocol.messages.list_groups import ListGroupsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from peers import require
+from peers.brokers import kafka
 from peers.kcat import missing, run_kcat
-from tests.support.secured.sasl_broker import MECHANISMS, PASSWORDS, SaslBroker
+from tests.support.secured.sasl_broker import MECHANISMS, PASSWORDS, PREFIX, SaslBroker
 from tests.support.secured.uses import produce, read_as_member
 from tests.support.wire import exchange, is_closed, receive_frame
 
@@ -134,6 +138,29 @@ def test_kcat(sasl_broker: SaslBroker, mechanism: str) -> None:
     assert run_kcat(sasl_broker.sasl_address, [*options, "-C", "-t", topic, "-e", "-q"]) == b"one\ntwo\n"
 
 
+# -- Java
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(("version", "mechanism"), [(kafka.KAFKA_4, "SCRAM-SHA-512"), (kafka.KAFKA_3, "PLAIN")])
+def test_java(sasl_broker: SaslBroker, version: str, mechanism: str, tmp_path: Path) -> None:
+    require(kafka.missing(version))
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    password = PASSWORDS["bob"]
+    config = tmp_path / "client.properties"
+    config.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n"
+        f'sasl.jaas.config=org.apache.kafka.common.security.{module} required username="bob" password="{password}";\n'
+    )
+    topic = name()
+    where = ["--bootstrap-server", sasl_broker.sasl_address, "--topic", topic]
+    tools = "org.apache.kafka.tools.ConsoleProducer" if version == kafka.KAFKA_4 else "kafka.tools.ConsoleProducer"
+    kafka.run_java_tool(tools, [*where, "--producer.config", str(config)], version, stdin="one\ntwo\n")
+    reading = [*where, "--consumer.config", str(config), "--from-beginning", "--max-messages", "2"]
+    found = kafka.run_java_tool("org.apache.kafka.tools.consumer.ConsoleConsumer", reading, version)
+    assert [line for line in found.splitlines() if line in ("one", "two")] == ["one", "two"]
+
+
 # -- without a library
 
 
@@ -149,6 +176,31 @@ def test_an_old_client_sends_bare_tokens(sasl_broker: SaslBroker) -> None:
         token = b"\0alice\0guessed"
         sock.sendall(len(token).to_bytes(4, "big") + token)
         assert is_closed(sock)
+
+
+def test_another_request_during_the_exchange(sasl_broker: SaslBroker) -> None:
+    with sasl_broker.connect_sasl() as sock:
+        exchange(sock, SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+        answer = exchange(sock, ListGroupsRequest(), 4)
+        assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert is_closed(sock)
+
+
+def test_logins_are_counted_and_secrets_are_not_described(sasl_broker: SaslBroker) -> None:
+    with Admin(sasl_broker.properties("PLAIN", "admin")) as admin:
+        (entries,) = admin.describe_configs([ConfigResource(ResourceType.BROKER, "0")]).values()
+        jaas = entries[f"{PREFIX}.plain.sasl.jaas.config"]
+        assert (jaas.value, jaas.sensitive) == (None, True)
+        # Whoever may alter configurations must not be able to make accounts, or to name classes.
+        change = {ConfigResource(ResourceType.BROKER, "0"): [ConfigChange(jaas.name, "javax.Jndi required x=guess;")]}
+        with pytest.raises(InvalidRequestError) as caught:
+            admin.incremental_alter_configs(change)
+        assert "guess" not in str(caught.value)
+    with urlopen(sasl_broker.metrics_url, timeout=60) as response:
+        text = response.read().decode()
+    name = "kafka_server_socket_server_metrics_successful_authentication_total"
+    counts = {line.split("} ")[0]: float(line.split("} ")[1]) for line in text.splitlines() if line.startswith(name)}
+    assert counts[f'{name}{{listener="SASL_PLAINTEXT"'] >= 1
 
 
 def test_a_client_without_sasl_is_told_of_in_the_log(sasl_broker: SaslBroker) -> None:

@@ -72,6 +72,7 @@ def test_our_own_client(broker: SaslBroker) -> None:
         (unsecured_token("alice"), "no key is for the algorithm 'none'"),
         ("opaque", "the token is no JWT"),
     ],
+    ids=["issuer", "audience", "signature", "unsecured", "opaque"],
 )
 def test_tokens_that_are_refused(broker: SaslBroker, value: str, reason: str) -> None:
     with pytest.raises(AuthenticationError, match="invalid_token"):
