@@ -80,7 +80,9 @@ async def _refuse_elections(request: Request) -> None:
             async for index in request.each(topic.partitions)
         ]
         results.append(ReplicaElectionResult(topic=topic.topic, partition_result=rows))
-    await request.answer(ElectLeadersResponse(error_code=code, replica_election_results=results))
+    # Version 0 has errors of partitions only.
+    of_all = code if request.version else ErrorCode.NONE
+    await request.answer(ElectLeadersResponse(error_code=of_all, replica_election_results=results))
 
 
 @needs_cluster(AclOperation.ALTER)

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from broker.api.context import encoded
 from broker.api.registry import served_apis
 from broker.authorizer.model import AclEntry, AclPermission, PatternType, ResourcePattern
 from broker.metadata.operations import SetAcls
+from kafkalog.protocol.codec import decode_response
 from kafkalog.protocol.messages import delete_topics, metadata
 from kafkalog.protocol.schema import Struct
 from tests.broker.api import rules_of_administrators, rules_of_clients
@@ -91,6 +93,17 @@ def test_a_rule_is_kept_and_no_less_is_enough(serving: Serving, name: str) -> No
             assert refusals(serving, rule), f"{missing} is not needed"
         grant(serving, way)
         assert not refusals(serving, rule), f"{way} is not enough"
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_version_can_carry_the_refusal(serving: Serving, name: str) -> None:
+    message = RULES[name].message
+    grant(serving, ())
+    api = served_apis()[message.api_key]
+    for version in range(api.min_version, api.max_version + 1):
+        response = serving.run(serving.ask(copy.copy(message), version))
+        chunks = encoded(response, version, 1)
+        decode_response(type(message), version, b"".join(map(bytes, chunks))[4:])
 
 
 @pytest.mark.parametrize("name", mostly_exhaustive(list(RULES), 4))
