@@ -8,38 +8,58 @@ from __future__ import annotations
 
 from broker.api.context import Request
 from broker.authorizer.model import AclOperation, ResourceType
+from kafkalog.protocol.errors import (
+    KafkaError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailedError,
+)
 from kafkalog.protocol.messages.produce import ProduceRequest, TopicProduceData
 from kafkalog.records.peek import RecordsView
 
 
-def is_transactional(topic: TopicProduceData) -> bool:
-    """Return whether a batch for one of a topic's partitions is part of a transaction."""
-    return any(RecordsView(data.records).is_transactional for data in topic.partition_data)
+def refusal_of(request: Request, topic: TopicProduceData) -> KafkaError | None:
+    """Return why the client may not write to a topic; None if it may."""
+    if request.allows(AclOperation.WRITE, ResourceType.TOPIC, topic.name, count=len(topic.partition_data)):
+        return None
+    return TopicAuthorizationFailedError()
 
 
-def lacks_transactional_id(request: Request, topics: list[TopicProduceData]) -> bool:
-    """Return whether transactional batches come without a transactional id that the client may write with.
+def _refusal_of_transaction(request: Request) -> KafkaError | None:
+    """Return why the client may not send transactional batches; None if it may.
 
-    The request is refused as a whole then. Without an authorizer each batch is checked when it is appended.
+    Without an authorizer each batch is checked when it is appended.
     """
+    name = request.message.transactional_id
+    if name is not None and request.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+        return None
+    return TransactionalIdAuthorizationFailedError()
+
+
+async def refusal_of_all(request: Request) -> KafkaError | None:
+    """Return why a request is refused as a whole, in turns with other requests; None if it is not."""
+    if request.broker.authorizer is None:
+        return None
     message: ProduceRequest = request.message
-    if not any(map(is_transactional, topics)):
-        return False
-    name = message.transactional_id
-    return name is None or not request.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    async for topic in request.each(message.topic_data):
+        async for data in request.each(topic.partition_data):
+            if RecordsView(data.records).is_transactional:
+                return _refusal_of_transaction(request)
+    return None
 
 
-def may_write(request: Request, topic: TopicProduceData) -> bool:
-    """Return whether the client may write to a topic."""
-    return request.allows(AclOperation.WRITE, ResourceType.TOPIC, topic.name, count=len(topic.partition_data))
-
-
-def take_out_denied(request: Request) -> list[TopicProduceData]:
-    """Take the topics that the client may not write to out of the request, and return them."""
+def take_out_denied(request: Request) -> list[tuple[TopicProduceData, KafkaError]]:
+    """Take the topics that the client may not write to out of the request, and return them with the reasons."""
     message: ProduceRequest = request.message
+    refusal: KafkaError | None = None
+    if any(RecordsView(data.records).is_transactional for each in message.topic_data for data in each.partition_data):
+        refusal = _refusal_of_transaction(request)
     allowed: list[TopicProduceData] = []
-    denied: list[TopicProduceData] = []
+    denied: list[tuple[TopicProduceData, KafkaError]] = []
     for topic in message.topic_data:
-        (allowed if may_write(request, topic) else denied).append(topic)
+        error = refusal or refusal_of(request, topic)
+        if error is None:
+            allowed.append(topic)
+        else:
+            denied.append((topic, error))
     message.topic_data = allowed
     return denied

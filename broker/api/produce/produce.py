@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
 from broker.api.context import Request
@@ -41,8 +41,6 @@ from kafkalog.protocol.errors import (
     InvalidTopicError,
     KafkaError,
     PolicyViolationError,
-    TopicAuthorizationFailedError,
-    TransactionalIdAuthorizationFailedError,
 )
 from kafkalog.protocol.messages.produce import (
     NodeEndpoint,
@@ -82,11 +80,8 @@ def handle_produce(request: Request) -> Awaitable[None] | None:
         return _serve_in_turns(produce)
     drop_repeated(request.message)
     if request.broker.authorizer is not None:
-        if authorization.lacks_transactional_id(request, request.message.topic_data):
-            produce.refuse(request.message.topic_data, TransactionalIdAuthorizationFailedError())
-            produce.respond()
-            return None
-        produce.refuse(authorization.take_out_denied(request), TopicAuthorizationFailedError())
+        for topic, error in authorization.take_out_denied(request):
+            produce.refuse_topic(topic, error)
     if request.message.transactional_id is not None and request.broker.transactions.asks_others:
         unverified = [
             found for batch in _batches(request.message) if (found := unverified_of(request, *batch)) is not None
@@ -150,18 +145,14 @@ async def _serve_in_turns(produce: Produce) -> None:
     transactions, transactional_id = request.broker.transactions, request.message.transactional_id
     asks = transactional_id is not None and transactions.asks_others
     await request.broker.checking.run(drop_repeated, request.message)
-    has_authorizer = request.broker.authorizer is not None
-    if has_authorizer and await _lacks_transactional_id(request):
-        async for topic in request.each(request.message.topic_data):
-            produce.refuse([topic], TransactionalIdAuthorizationFailedError())
-        await produce.respond_in_turns()
-        return
+    refusal_of_all = await authorization.refusal_of_all(request)
     async for topic in request.each(request.message.topic_data):
-        if has_authorizer and not authorization.may_write(request, topic):
-            produce.refuse([topic], TopicAuthorizationFailedError())
-            continue
         results: list[PartitionProduceResponse] = []
+        refusal = refusal_of_all or authorization.refusal_of(request, topic)
         async for data in request.each(topic.partition_data):
+            if refusal is not None:
+                produce.refuse(topic.name, data, results, refusal)
+                continue
             unverified = unverified_of(request, topic.name, data) if asks else None
             if unverified is None:
                 await produce.append_in_turns(topic.name, data, results)
@@ -172,13 +163,6 @@ async def _serve_in_turns(produce: Produce) -> None:
     if produce.rejected is not None:
         await produce.rejected.name_rest(request.broker)
     await produce.respond_in_turns()
-
-
-async def _lacks_transactional_id(request: Request) -> bool:
-    async for topic in request.each(request.message.topic_data):
-        if authorization.is_transactional(topic):
-            return authorization.lacks_transactional_id(request, [topic])
-    return False
 
 
 def _batches(message: ProduceRequest) -> Iterator[tuple[str, PartitionProduceData]]:
@@ -235,13 +219,20 @@ class Produce:
             self.answered(topic.name, results)
         return deferred
 
-    def refuse(self, topics: Iterable[TopicProduceData], error: KafkaError) -> None:
-        """Answer an error for all partitions of some topics."""
-        for topic in topics:
-            results = [PartitionProduceResponse(index=data.index, base_offset=-1) for data in topic.partition_data]
-            for data, result in zip(topic.partition_data, results, strict=True):
-                self._fail(topic.name, result, error, data.records)
-            self.answered(topic.name, results)
+    def refuse(
+        self, topic: str, data: PartitionProduceData, results: list[PartitionProduceResponse], error: KafkaError
+    ) -> None:
+        """Answer an error for a partition, to which the client may not write."""
+        result = PartitionProduceResponse(index=data.index, base_offset=-1)
+        results.append(result)
+        self._fail(topic, result, error, data.records)
+
+    def refuse_topic(self, topic: TopicProduceData, error: KafkaError) -> None:
+        """Answer an error for all partitions of a topic."""
+        results: list[PartitionProduceResponse] = []
+        for data in topic.partition_data:
+            self.refuse(topic.name, data, results, error)
+        self.answered(topic.name, results)
 
     def answered(self, topic: str, results: list[PartitionProduceResponse]) -> None:
         """Note the results of a topic's partitions; results that wait for a worker are filled in later."""

@@ -102,8 +102,8 @@ def test_every_version_can_carry_the_refusal(serving: Serving, name: str) -> Non
     api = served_apis()[message.api_key]
     for version in range(api.min_version, api.max_version + 1):
         response = serving.run(serving.ask(copy.copy(message), version))
-        chunks = encoded(response, version, 1)
-        decode_response(type(message), version, b"".join(map(bytes, chunks))[4:])
+        chunks: list[Any] = encoded(response, version, 1)
+        decode_response(type(message), version, b"".join(chunks)[4:])
 
 
 @pytest.mark.parametrize("name", mostly_exhaustive(list(RULES), 4))
