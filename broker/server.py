@@ -221,7 +221,7 @@ class Server:
             DiskReads(on_workers(self.runtime.workers)),
             self.broker.quota_clock,
             self.gates,
-            None if self.tls is None else self.tls.secure,
+            self.tls,
         )
         self.gates.open(self.broker, self.dispatcher, self.acceptor.memory)
         await self.gates.prepare(self.runtime)
@@ -317,6 +317,8 @@ class Server:
         if self.acceptor is not None:
             await self.acceptor.close(timeout)
         await self.gates.close()
+        if self.tls is not None:
+            self.tls.close()
         await self.dispatcher.settle(max(deadline - self._loop.time(), SETTLE_S))
         # It ends those that wait for the controller. A client may have given the rest days.
         await self.mode.stop()

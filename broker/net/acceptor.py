@@ -26,8 +26,6 @@ from broker.quota.entities import MAX_INT
 
 logger = logging.getLogger(__name__)
 
-Secure = Callable[[Transport, Session], Transport]
-"""Puts what a listener asks for, such as TLS, between a connection's bytes and its requests."""
 ACCEPTS_PER_EVENT = 64
 ACCEPT_RETRY_SECONDS = 1.0
 QUIET_SECONDS = 10.0
@@ -50,6 +48,19 @@ class Gates(Protocol):
 
     def gate(self, endpoint: Endpoint, /) -> Gate | None:
         """Make the gate of a new connection; None if its listener asks for no authentication."""
+
+    def closed(self, connection: Connection, /) -> None:
+        """Forget a connection that is closed."""
+
+
+class Encryption(Protocol):
+    """Encrypts the connections of listeners that ask for it."""
+
+    def secure(self, transport: Transport, session: Session, /) -> Transport:
+        """Return the transport to serve a new connection by."""
+
+    def guard(self, connection: Connection, /) -> None:
+        """Limit how long a new connection may take, and how many there are, until its peers have shaken hands."""
 
     def closed(self, connection: Connection, /) -> None:
         """Forget a connection that is closed."""
@@ -78,9 +89,9 @@ class Acceptor:
         disk: DiskReads,
         now_ms: Callable[[], int],
         gates: Gates,
-        secure: Secure | None = None,
+        encryption: Encryption | None = None,
     ) -> None:
-        self._secure = secure
+        self._encryption = encryption
         self._told = Told(loop, logger)
         self._loop = loop
         self._network = network
@@ -271,8 +282,8 @@ class Acceptor:
     def connect(self, transport: Transport, endpoint: Endpoint) -> None:
         """Serve a peer that connected to a listener."""
         session = Session(endpoint, transport.peer)
-        if self._secure is not None:
-            transport = self._secure(transport, session)
+        if self._encryption is not None:
+            transport = self._encryption.secure(transport, session)
         gate = self._gates.gate(endpoint)
         connection = Connection(
             self._loop, transport, session, gate or self._dispatcher, self.memory, self._disk,
@@ -280,12 +291,16 @@ class Acceptor:
         )  # fmt: skip
         self.connections[connection] = None
         self._per_address[connection.peer] += 1
-        if gate is not None:
+        if self._encryption is not None:
+            self._encryption.guard(connection)
+        if gate is not None and not connection.closed:
             gate.guard(connection)
 
     def _closed(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
         self._gates.closed(connection)
+        if self._encryption is not None:
+            self._encryption.closed(connection)
         self._per_address[connection.peer] -= 1
         if self._per_address[connection.peer] <= 0:
             del self._per_address[connection.peer]

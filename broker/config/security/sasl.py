@@ -35,7 +35,7 @@ SASL_KEYS = [
     ConfigKey(MAX_RECEIVE, Type.INT, 524_288, "The longest request before a client is authenticated.", at_least(1), scope=Scope.LISTENER),
     ConfigKey(FAILURE_DELAY, Type.INT, 100, "How long a broker waits before it answers a failed authentication and closes the connection. Less than connections.max.idle.ms.", at_least(0)),
     ConfigKey(TIMEOUT, Type.LONG, 10_000, "How long a client may take to authenticate by SASL before its connection is closed.", at_least(1)),
-    ConfigKey(MOST_UNAUTHENTICATED, Type.INT, 1000, "The most connections to SASL listeners whose clients are not authenticated yet. Beyond that, the oldest one is closed of the address that has the most.", at_least(1)),
+    ConfigKey(MOST_UNAUTHENTICATED, Type.INT, 1000, "The most connections to SASL listeners whose clients are not authenticated yet, and the most that are amid a handshake of TLS. Beyond that, the oldest one is closed of the address that has the most.", at_least(1)),
     ConfigKey("principal.builder.class", Type.CLASS, None, f"Only Kafka's default is accepted: {DEFAULT_BUILDER}.", _no_other_builder, scope=Scope.LISTENER, effect=False),
     ConfigKey("security.providers", Type.STRING, None, "Classes of Java's.", effect=False),
     ConfigKey("sasl.login.class", Type.CLASS, None, "A class of Java's.", scope=Scope.MECHANISM, effect=False),

@@ -14,12 +14,15 @@ from datetime import UTC, datetime, timedelta
 from broker.config.definition import ConfigError
 from broker.config.listeners import TLS_PROTOCOLS, Endpoint
 from broker.config.security.listener_config import ListenerConfig
+from broker.config.security.sasl import MOST_UNAUTHENTICATED
 from broker.config.security.tls import CLIENT_AUTH, JAVA_KEYS
 from broker.config.server import BrokerConfig
 from broker.net.authentication.counts import AuthenticationCounts
+from broker.net.authentication.unauthenticated import UnauthenticatedConnections
+from broker.net.connection import Connection
 from broker.net.session import USER_TYPE, Principal, Session
 from broker.net.sockets.event_loop import Clock
-from broker.net.tls.transport import PART_BYTES, TlsTransport
+from broker.net.tls.transport import HANDSHAKE_SECONDS, LINGER_SECONDS, PART_BYTES, TlsTransport
 from broker.net.tls.turns import HandshakeTurns
 from broker.net.told import Told
 from broker.net.transport.interface import Transport
@@ -35,6 +38,8 @@ logger = logging.getLogger(__name__)
 SOON = timedelta(days=30)
 """The time before the end of a certificate from which on it is told of."""
 TOLD_EVERY = timedelta(days=1)
+_LONGEST_S = HANDSHAKE_SECONDS + 2 * LINGER_SECONDS
+"""The transport itself ends a handshake before so long."""
 
 
 class TlsListener:
@@ -137,6 +142,11 @@ class TlsListeners:
         self._turns = HandshakeTurns(clock, seconds)
         self._scratch = memoryview(bytearray(PART_BYTES))
         self._told = Told(clock, logger)
+        self._unfinished = UnauthenticatedConnections(
+            clock, lambda: _LONGEST_S, lambda: int(config[MOST_UNAUTHENTICATED]), self._told
+        )
+        self._shaking: dict[Session, Connection | None] = {}
+        """The sessions whose handshakes are not done, with their connections."""
         self.by_name = {
             endpoint.name: TlsListener(
                 endpoint,
@@ -155,12 +165,14 @@ class TlsListeners:
         if listener is None:
             return transport
         contexts = listener.contexts
+        self._shaking[session] = None
 
         def established(tls: ssl.SSLObject) -> None:
             # Otherwise the client has to log in.
             if not session.endpoint.uses_sasl:
                 session.principal = _principal(tls, contexts.rules) or session.principal
                 listener.counts.succeeded(True, 0.0, ends=False)
+            self._is_done(session)
 
         def refused(why: str) -> None:
             listener.counts.failed(is_first=True)
@@ -169,6 +181,25 @@ class TlsListeners:
             )
 
         return TlsTransport(transport, contexts.server, self._clock, self._turns, self._scratch, established, refused)
+
+    def guard(self, connection: Connection) -> None:
+        """See `Encryption`."""
+        if connection.session in self._shaking:
+            self._shaking[connection.session] = connection
+            self._unfinished.add(connection)
+
+    def closed(self, connection: Connection) -> None:
+        """See `Encryption`."""
+        self._is_done(connection.session)
+
+    def _is_done(self, session: Session) -> None:
+        connection = self._shaking.pop(session, None)
+        if connection is not None:
+            self._unfinished.remove(connection)
+
+    def close(self) -> None:
+        """End timers, because the broker stops."""
+        self._unfinished.close()
 
     def client_context(self, name: str) -> ssl.SSLContext:
         """Return what links to a listener of other brokers use now."""

@@ -165,6 +165,22 @@ def test_half_open_handshakes_harm_nobody_and_end(tmp_path: Path, monkeypatch: p
     serve(tmp_path, work)
 
 
+def test_crowds_of_half_open_handshakes_make_room_for_others(tmp_path: Path) -> None:
+    async def work(broker: InProcess) -> None:
+        begun = [await asyncio.open_connection("127.0.0.1", port_of(broker, "SSL")) for _ in range(30)]
+        await broker.until(lambda: len(sessions(broker, "SSL")) == 10, "the oldest ones are closed")
+        good = [await connect(broker, "SSL", client_context()) for _ in range(15)]
+        for wire in good:
+            await wire.exchange(ApiVersionsRequest(), 0)
+        assert len(sessions(broker, "SSL")) >= 15
+        for _, writer in begun:
+            writer.close()
+        await broker.until(lambda: len(sessions(broker, "SSL")) == 15, "only the good ones are left")
+        assert not tls_of(broker)._shaking
+
+    serve(tmp_path, work, **{"kafkalog.max.unauthenticated.connections": "10"})
+
+
 def test_clients_that_leave_amid_the_handshake(tmp_path: Path) -> None:
     async def work(broker: InProcess) -> None:
         for size in (0, 1, 5, 100, len(TLS_HELLO)):
