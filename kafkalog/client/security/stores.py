@@ -159,7 +159,7 @@ class _Store:
             raise ConfigError(f"{self._location}: {self._prefix}.password is missing")
         keys = self._jks().keys
         if not keys:
-            raise ConfigError(f"{self._location}: it holds no private key; set the store that has the client's")
+            raise ConfigError(f"{self._location}: it holds no private key; set the store that has one")
         self._refuse_several(len(keys))
         entry = keys[0]
         try:
@@ -177,7 +177,7 @@ class _Store:
         from cryptography.hazmat.primitives import serialization
 
         if store.key is None or store.cert is None:
-            raise ConfigError(f"{self._location}: it holds no private key; set the store that has the client's")
+            raise ConfigError(f"{self._location}: it holds no private key; set the store that has one")
         key = store.key.private_bytes(
             serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
