@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -205,6 +205,10 @@ class Server:
             controller=mode.controller,
             log_starts_changed=lambda: self._soon(self.logs.checkpoints.write_log_start_offsets),
         )
+        if self.tls is not None:
+            # Stores that were set while the broker ran before.
+            await self._run(self.tls.refresh, effective)
+            self.broker.configs.stores = _Stores(self.tls, self._run, lambda: self.broker.config)
         self.dispatcher = ApiDispatcher(self.broker)
         self.cleaner = self._make_cleaner(loop)
         self._is_assembled = True
@@ -385,9 +389,13 @@ class Server:
             config["replica.high.watermark.checkpoint.interval.ms"] / 1000, self.logs.checkpoints.write_high_watermarks
         )
         if self.tls is not None:
-            self._every(CERTIFICATE_CHECK_SECONDS, self.tls.refresh)
+            self._every(CERTIFICATE_CHECK_SECONDS, self._refresh_certificates)
         expiry_check = config["producer.id.expiration.check.interval.ms"] / 1000
         self._every(expiry_check, self._expire_producers, on_loop=True)
+
+    def _refresh_certificates(self) -> None:
+        assert self.tls is not None
+        self.tls.refresh(self.broker.config)
 
     async def _retain(self) -> None:
         await retain(self.logs, self.runtime.workers, self.runtime.now_ms())
@@ -424,3 +432,20 @@ class Server:
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+
+class _Stores:
+    """Implements `ListenerStores`: certificates are read on workers."""
+
+    def __init__(
+        self, tls: TlsListeners, run: Callable[..., Awaitable[Any]], config: Callable[[], BrokerConfig]
+    ) -> None:
+        self._tls = tls
+        self._run = run
+        self._config = config
+
+    async def check(self, config: BrokerConfig) -> None:
+        await self._run(self._tls.check, config)
+
+    async def use(self) -> None:
+        await self._run(self._tls.refresh, self._config())

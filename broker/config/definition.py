@@ -93,6 +93,8 @@ class ConfigKey:
     """True for a list whose empty items count for nothing: most such keys are text for Kafka, which it splits later."""
     scope: Scope = Scope.BROKER
     """The smallest part of a broker that the key may be set for."""
+    update_of_listener: Update | None = None
+    """The way in which the key may change under a listener's prefix, if it is another than without one."""
 
     @property
     def sensitive(self) -> bool:
@@ -275,7 +277,7 @@ class ConfigDefinition:
         for at in range(1, len(words)):
             key = self._keys.get(".".join(words[at:]))
             if key is not None and key.scope is not Scope.BROKER and all(words[:at]):
-                return replace(key, name=name)
+                return replace(key, name=name, update=key.update_of_listener or key.update)
         return None
 
     def parse(self, texts: Mapping[str, str]) -> dict[str, Value]:

@@ -24,6 +24,8 @@ def _table(definition: ConfigDefinition, *, topic: bool) -> list[str]:
         if key.type is Type.PASSWORD and key.default is not None:
             shown = "(hidden)"
         extra = f"`{key.synonyms[0]}`" if topic and key.synonyms else key.update.value if not topic else ""
+        if key.update_of_listener is not None:
+            extra = f"{extra}; {key.update_of_listener.value} for one listener"
         doc = key.doc if key.effect else f"**No effect.** {key.doc}"
         if key.scope is not Scope.BROKER:
             doc = f"{doc} {_SCOPES[key.scope]}"

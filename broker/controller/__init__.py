@@ -10,6 +10,7 @@ Services that commit decisions and carry them out:
 - `topic_execution`  what is done once a topic is created or deleted: on a lone broker, and the interface for a cluster
 - `cluster_topics`  the same in a cluster
 - `alterations`    the changes of IncrementalAlterConfigs to one resource
+- `listener_stores`  what belongs to one listener in a broker's configuration
 - `configs`        alters and describes configurations
 - `acls`           creates, deletes and describes access control entries
 - `quotas`         alters and describes client quotas

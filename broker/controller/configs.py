@@ -18,6 +18,7 @@ from broker.config.server import SERVER_CONFIG, BrokerConfig, dynamic_fault, is_
 from broker.config.stored_topic import REPAIR, UNREADABLE, read_topic_config, removal_keys
 from broker.config.topic import TOPIC_CONFIG, parse_topic_config
 from broker.controller.alterations import Alteration, Op, altered, check_alterations
+from broker.controller.listener_stores import ListenerStores, changes_listener, check_no_listener
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import ClusterState
 from broker.metadata.operations import ConfigResource, SetConfig, apply
@@ -111,6 +112,9 @@ class ConfigController:
         broker_id: the id of this broker.
         in_force: waits until what was committed is in force here (`ConfigPublisher.settled`).
         has_groups: whether groups have configurations. In a cluster over ZooKeeper they do not, as in Kafka 3.9.
+
+    Attributes:
+        stores: the stores of listeners; None if no listener has one.
     """
 
     def __init__(
@@ -131,6 +135,7 @@ class ConfigController:
         self._static = static
         self._broker_id = broker_id
         self._has_groups = has_groups
+        self.stores: ListenerStores | None = None
 
     def effective(self, state: ClusterState) -> BrokerConfig:
         """Return the broker's configuration, overridden by the dynamic values in `state`."""
@@ -301,7 +306,7 @@ class ConfigController:
             seen = self._store.state
             outcomes = []
             for number, change in enumerate(changes, 1):
-                outcomes.append(self._outcome(seen, change))
+                outcomes.append(await self._with_stores(seen, self._outcome(seen, change)))
                 if number % CHANGES_A_TURN == 0:
                     await asyncio.sleep(0)
             if validate_only or not _valid(outcomes):
@@ -315,6 +320,8 @@ class ConfigController:
                 failure = KafkaStorageError(f"The cluster's registry cannot be stored: {error}")
                 return [each if isinstance(each, Exception) else failure for each in outcomes]
             await self._in_force()
+            if self.stores is not None and any(changes_listener(seen, each) for each in _valid(outcomes)):
+                await self.stores.use()
             break
         return [each if isinstance(each, Exception) else None for each in outcomes]
 
@@ -324,6 +331,18 @@ class ConfigController:
             return self._checked_one(state, change)
         except Exception as error:
             return error
+
+    async def _with_stores(self, state: ClusterState, outcome: SetConfig | Exception) -> SetConfig | Exception:
+        """Return the outcome of a change, after stores of listeners that it names were read."""
+        if self.stores is None or not isinstance(outcome, SetConfig):
+            return outcome
+        if not changes_listener(state, outcome):
+            return outcome
+        try:
+            await self.stores.check(self.effective(apply(state, [outcome])))
+        except ConfigError as error:
+            return InvalidConfigError(str(error))
+        return outcome
 
     def _checked_one(self, state: ClusterState, change: ResourceChange) -> SetConfig:
         """Return the operation of a valid change.
@@ -347,6 +366,8 @@ class ConfigController:
                     self._check_broker(name)
                 present = state.broker_config.get(name, {})
                 config = change.make(present)
+                if name == ALL_BROKERS:
+                    check_no_listener(config)
                 _check_dynamic({key: text for key, text in config.items() if text != present.get(key)})
                 self._check_cleaner(state, name, config)
             else:

@@ -5,7 +5,7 @@ Names and defaults are those of Apache Kafka 3.9 (`SslConfigs`, `BrokerSecurityC
 
 from __future__ import annotations
 
-from broker.config.definition import ConfigError, ConfigKey, Scope, Type, Value, one_of
+from broker.config.definition import ConfigError, ConfigKey, Scope, Type, Update, Value, one_of
 
 CLIENT_AUTH = "ssl.client.auth"
 MAPPING_RULES = "ssl.principal.mapping.rules"
@@ -23,15 +23,15 @@ def _are_versions(name: str, value: Value) -> None:
 
 
 TLS_KEYS = [
-    ConfigKey("ssl.keystore.location", Type.STRING, None, "The file with the broker's certificate, those of its issuers, and its private key. It is read again when it has changed.", scope=Scope.LISTENER),
+    ConfigKey("ssl.keystore.location", Type.STRING, None, "The file with the broker's certificate, those of its issuers, and its private key. It is read again when it has changed.", scope=Scope.LISTENER, update_of_listener=Update.PER_BROKER),
     ConfigKey("ssl.keystore.password", Type.PASSWORD, None, "The password of that file; PEM has none.", scope=Scope.LISTENER),
-    ConfigKey("ssl.keystore.type", Type.STRING, "JKS", f"Its type: {_TYPES}.", one_of("JKS", "PKCS12", "PEM"), scope=Scope.LISTENER),
+    ConfigKey("ssl.keystore.type", Type.STRING, "JKS", f"Its type: {_TYPES}.", one_of("JKS", "PKCS12", "PEM"), scope=Scope.LISTENER, update_of_listener=Update.PER_BROKER),
     ConfigKey("ssl.key.password", Type.PASSWORD, None, "The password of the private key. In a PKCS12 file it is that of the file.", scope=Scope.LISTENER),
     ConfigKey("ssl.keystore.key", Type.PASSWORD, None, "The private key as PEM text (PKCS#8), instead of a file.", scope=Scope.LISTENER),
     ConfigKey("ssl.keystore.certificate.chain", Type.PASSWORD, None, "The broker's certificate and those of its issuers as PEM text, with ssl.keystore.key.", scope=Scope.LISTENER),
-    ConfigKey("ssl.truststore.location", Type.STRING, None, "The file with the certificates that are trusted: those of clients, and of the other brokers. It is read again when it has changed. Unset, the system's are.", scope=Scope.LISTENER),
+    ConfigKey("ssl.truststore.location", Type.STRING, None, "The file with the certificates that are trusted: those of clients, and of the other brokers. It is read again when it has changed. Unset, the system's are.", scope=Scope.LISTENER, update_of_listener=Update.PER_BROKER),
     ConfigKey("ssl.truststore.password", Type.PASSWORD, None, "The password of that file; PEM has none.", scope=Scope.LISTENER),
-    ConfigKey("ssl.truststore.type", Type.STRING, "JKS", f"Its type: {_TYPES}.", one_of("JKS", "PKCS12", "PEM"), scope=Scope.LISTENER),
+    ConfigKey("ssl.truststore.type", Type.STRING, "JKS", f"Its type: {_TYPES}.", one_of("JKS", "PKCS12", "PEM"), scope=Scope.LISTENER, update_of_listener=Update.PER_BROKER),
     ConfigKey("ssl.truststore.certificates", Type.PASSWORD, None, "The certificates that are trusted as PEM text, instead of a file.", scope=Scope.LISTENER),
     ConfigKey(CLIENT_AUTH, Type.STRING, "none", "Whether clients show a certificate: required, requested (they may), or none. Listeners of the protocol SASL_SSL only heed the value that is theirs.", one_of("required", "requested", "none"), scope=Scope.LISTENER),
     ConfigKey("ssl.protocol", Type.STRING, "TLSv1.3", "The newest version of TLS that is spoken.", one_of(*_VERSIONS, "TLS"), scope=Scope.LISTENER),

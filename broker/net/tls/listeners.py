@@ -64,26 +64,31 @@ class TlsListener:
     ) -> None:
         self.endpoint = endpoint
         self.counts = AuthenticationCounts()
-        self._config = config
         self._between_brokers = between_brokers
         self._now_ms = now_ms
         self._told_at = datetime.min.replace(tzinfo=UTC)
-        self.contexts: Contexts = self._make()
+        self.contexts: Contexts = self.make(config)
         self._refused: Signature | None = None
         """The state of files that cannot be used."""
         self._tell_validity()
 
-    def _make(self) -> Contexts:
-        return make_contexts(
-            self.endpoint.name, self._config, self.endpoint.protocol, between_brokers=self._between_brokers
-        )
+    def make(self, config: ListenerConfig) -> Contexts:
+        """Make what the listener would use with this configuration.
 
-    def refresh(self) -> None:
-        """Read the files again if they have changed. While they cannot be used, those before stay in use."""
-        signature = signature_of(options_of(self._config))
-        if signature != self.contexts.signature and signature != self._refused:
+        Raises:
+            ConfigError: its keys or its stores cannot be used.
+        """
+        return make_contexts(self.endpoint.name, config, self.endpoint.protocol, between_brokers=self._between_brokers)
+
+    def refresh(self, config: ListenerConfig) -> None:
+        """Read the files again if they, or their places, have changed; else nothing happens.
+
+        While they cannot be used, those before stay in use.
+        """
+        signature = signature_of(options_of(config))
+        if signature not in (self.contexts.signature, self._refused):
             try:
-                self.contexts = self._make()
+                self.contexts = self.make(config)
             except ConfigError as error:
                 self._refused = signature
                 logger.error(
@@ -207,10 +212,19 @@ class TlsListeners:
         assert context is not None
         return context
 
-    def refresh(self) -> None:
-        """Read files again that have changed. Call it on a worker."""
-        for listener in self.by_name.values():
-            listener.refresh()
+    def refresh(self, config: BrokerConfig) -> None:
+        """Read files again that have changed, or that the configuration did not name before. Call it on a worker."""
+        for name, listener in self.by_name.items():
+            listener.refresh(config.of_listener(name))
+
+    def check(self, config: BrokerConfig) -> None:
+        """Check that the stores of a configuration can be used. Call it on a worker.
+
+        Raises:
+            ConfigError: they cannot.
+        """
+        for name, listener in self.by_name.items():
+            listener.make(config.of_listener(name))
 
 
 def _principal(tls: ssl.SSLObject, rules: PrincipalRules) -> Principal | None:

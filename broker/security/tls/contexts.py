@@ -20,7 +20,8 @@ from kafkalog.client.security.stores import Identity, identity, trusted_certific
 from kafkalog.client.security.tls import make_ssl_context, reason_of, show
 from kafkalog.client.security.tls_options import TlsOptions
 
-Signature = tuple[tuple[int, int, int] | None, ...]
+Signature = tuple[TlsOptions, tuple[tuple[int, int, int] | None, ...]]
+"""The options, and when the files that they name were changed."""
 _MODES = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _ROUNDS = 10
 """More than the flights of any handshake."""
@@ -58,8 +59,8 @@ def make_contexts(name: str, listener: ListenerConfig, protocol: str, *, between
 
 
 def signature_of(options: TlsOptions) -> Signature:
-    """Return what tells whether the files that options name have changed."""
-    return tuple(map(_look_at, options.files))
+    """Return what tells whether the options, or the files that they name, have changed."""
+    return options, tuple(map(_look_at, options.files))
 
 
 def _make(listener: ListenerConfig, protocol: str, between_brokers: bool) -> Contexts:

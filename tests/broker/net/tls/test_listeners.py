@@ -29,10 +29,20 @@ class Clock:
         return wall_clock_ms() + int(self.later.total_seconds() * 1000)
 
 
-def listeners(now_ms: Clock, **texts: str) -> TlsListeners:
-    loop = Loop()
-    config = BrokerConfig({"listeners": "SSL://:9093", **{key.replace("_", "."): text for key, text in texts.items()}})
-    return TlsListeners(config, loop, loop.time, now_ms)
+class Listeners(TlsListeners):
+    """Those of one configuration."""
+
+    def __init__(self, now_ms: Clock, texts: dict[str, str]) -> None:
+        loop = Loop()
+        self.config = BrokerConfig({"listeners": "SSL://:9093", **texts})
+        super().__init__(self.config, loop, loop.time, now_ms)
+
+    def again(self) -> None:
+        self.refresh(self.config)
+
+
+def listeners(now_ms: Clock, **texts: str) -> Listeners:
+    return Listeners(now_ms, {key.replace("_", "."): text for key, text in texts.items()})
 
 
 def shown(found: TlsListeners) -> str:
@@ -52,10 +62,10 @@ def test_a_renewed_certificate_is_used(tmp_path: Path, caplog: pytest.LogCapture
     path = authority().sign("first", LOCAL, path=tmp_path / "own.pem")
     found = listeners(Clock(), ssl_keystore_location=str(path))
     before = found.by_name["SSL"].contexts
-    found.refresh()
+    found.again()
     assert found.by_name["SSL"].contexts is before, "nothing has changed"
     replace_file(path, "second")
-    found.refresh()
+    found.again()
     assert shown(found) == "second"
     assert "listener SSL uses renewed certificates: CN=second" in caplog.text
 
@@ -71,7 +81,7 @@ def test_a_link_that_leads_elsewhere_is_a_change(tmp_path: Path) -> None:
     assert shown(found) == "one"
     (tmp_path / "new").symlink_to("two")
     os.replace(tmp_path / "new", data)
-    found.refresh()
+    found.again()
     assert shown(found) == "two"
 
 
@@ -82,16 +92,16 @@ def test_files_that_cannot_be_used_change_nothing_and_are_told_of_once(
     found = listeners(Clock(), ssl_keystore_location=str(path))
     path.write_text("half a file")
     for _ in range(3):
-        found.refresh()
+        found.again()
     assert shown(found) == "first"
     (line,) = (each for each in caplog.records if each.levelno == logging.ERROR)
     assert "stay in use" in line.message
     assert str(path) in line.message
     path.unlink()
-    found.refresh()
+    found.again()
     assert len([each for each in caplog.records if each.levelno == logging.ERROR]) == 2
     replace_file(path, "third")
-    found.refresh()
+    found.again()
     assert shown(found) == "third"
 
 
@@ -104,10 +114,10 @@ def test_certificates_that_do_not_count_for_long_are_told_of_each_day(
 ) -> None:
     clock = Clock()
     found = listeners(clock, ssl_keystore_location=str(authority().sign("server", LOCAL, begin=begin, end=end)))
-    found.refresh()
+    found.again()
     assert [told in each.message for each in caplog.records] == [True]
     clock.later = timedelta(hours=25)
-    found.refresh()
+    found.again()
     assert len(caplog.records) == 2
 
 

@@ -15,7 +15,14 @@ from broker.net.session import Session
 from broker.net.tls import transport as transports
 from broker.net.tls.listeners import TlsListeners
 from broker.net.told import LINES
+from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
+from kafkalog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkalog.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from tests.broker.replica.in_process import InProcess, Wire, with_broker
 from tests.support.secured.authority import Authority, authority, client_context, server_file
@@ -227,7 +234,7 @@ def test_renewed_certificates_are_used_by_new_connections(tmp_path: Path) -> Non
     async def work(broker: InProcess) -> None:
         before = await connect(broker, "SSL", client_context())
         authority().sign("second", ("localhost",), path=tmp_path / "new.pem").rename(own)
-        await broker.server.runtime.workers.run(tls_of(broker).refresh)
+        await broker.server.runtime.workers.run(lambda: tls_of(broker).refresh(broker.server.broker.config))
         await before.exchange(ApiVersionsRequest(), 0)
         after = await connect(broker, "SSL", client_context())
         names = [
@@ -236,3 +243,59 @@ def test_renewed_certificates_are_used_by_new_connections(tmp_path: Path) -> Non
         assert names == ["first", "second"]
 
     serve(tmp_path / "log", work, **{"ssl.keystore.location": str(own)})
+
+
+KEYSTORE = "listener.name.ssl.ssl.keystore.location"
+
+
+async def alter(
+    broker: InProcess, key: str, value: str | None, *, name: str = "0", only: bool = False
+) -> tuple[int, str]:
+    """Set a key of a broker, or delete it with None; return the code of the error and its text."""
+    config = AlterableConfig(name=key, config_operation=0 if value is not None else 1, value=value)
+    resource = AlterConfigsResource(resource_type=4, resource_name=name, configs=[config])
+    wire = await broker.connect("PLAINTEXT")
+    found = await wire.exchange(IncrementalAlterConfigsRequest(resources=[resource], validate_only=only), 1)
+    wire.close()
+    return found.responses[0].error_code, found.responses[0].error_message or ""
+
+
+async def shown(broker: InProcess) -> str:
+    """Return the name in the certificate that a new client is shown."""
+    wire = await connect(broker, "SSL", client_context())
+    subject = wire._writer.get_extra_info("ssl_object").getpeercert()["subject"]
+    wire.close()
+    return str(subject[0][0][1])
+
+
+def test_another_store_is_used_without_a_restart(tmp_path: Path) -> None:
+    other = str(authority().sign("other", ("localhost",)))
+
+    async def work(broker: InProcess) -> None:
+        assert await alter(broker, KEYSTORE, other, only=True) == (0, "")
+        assert await shown(broker) == "server"
+        assert await alter(broker, KEYSTORE, other) == (0, "")
+        assert await shown(broker) == "other"
+        code, why = await alter(broker, KEYSTORE, "/no/such")
+        assert (code, "cannot be read" in why, KEYSTORE in why) == (ErrorCode.INVALID_CONFIG, True, True)
+        for key, name, expected in (
+            ("ssl.keystore.location", "0", "Cannot update these configs dynamically"),
+            ("listener.name.ssl.ssl.keystore.password", "0", "Cannot update these configs dynamically"),
+            (KEYSTORE, "", "at default cluster level, broker id must be specified"),
+        ):
+            code, why = await alter(broker, key, other, name=name)
+            assert code == ErrorCode.INVALID_REQUEST
+            assert expected in why
+        assert await shown(broker) == "other"
+        wire = await broker.connect("PLAINTEXT")
+        asked = DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=[KEYSTORE])
+        (entry,) = (await wire.exchange(DescribeConfigsRequest(resources=[asked]), 4)).results[0].configs
+        assert (entry.value, entry.config_source, entry.read_only) == (other, 2, False)
+
+    async def after(broker: InProcess) -> None:
+        assert await shown(broker) == "other"
+        assert await alter(broker, KEYSTORE, None) == (0, "")
+        assert await shown(broker) == "server"
+
+    serve(tmp_path, work)
+    serve(tmp_path, after)
