@@ -268,3 +268,14 @@ def test_kafkas_tools(broker: SaslBroker, admin: Admin, topic: str, tmp_path: Pa
         assert sorted(each for each in run("admin", GROUPS, "--list") if topic in each) == [
             f"of-{topic}", f"other-{topic}",
         ]  # fmt: skip
+        named = ("--topic", topic, "--resource-pattern-type", "prefixed")
+        acls = "kafka.admin.AclCommand" if version == kafka.KAFKA_3 else "org.apache.kafka.tools.AclCommand"
+        run("admin", acls, "--add", "--allow-principal", "User:bob", "--operation", "Write", *named)
+        assert admin.acls.describe(AclFilter(Kind.TOPIC, topic, "User:bob")) == [
+            AclBinding(Kind.TOPIC, topic, "User:bob", Op.WRITE, pattern_type=AclPatternType.PREFIXED)
+        ]
+        listed = run("admin", acls, "--list", "--topic", topic, "--resource-pattern-type", "match")
+        assert "(principal=User:bob, host=*, operation=WRITE, permissionType=ALLOW)" in " ".join(listed)
+        assert "ClusterAuthorizationException" in " ".join(run("alice", acls, "--list"))
+        run("admin", acls, "--remove", "--force", *named)
+        assert admin.acls.describe(AclFilter(Kind.TOPIC, topic, "User:bob")) == []
