@@ -116,7 +116,7 @@ class Request:
     """One request under way. Exactly one of `reply`, `no_reply` and `drop` ends it.
 
     Attributes:
-        is_from_follower: whether it is the fetch of a follower.
+        is_from_follower: whether it is the fetch of a follower, which may act for the cluster.
         owns_records: whether the records were copied out of the connection's buffer.
         turn: the turns that its handler takes, if it takes any.
     """

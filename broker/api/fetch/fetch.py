@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable
 from broker.api.context import Request
 from broker.api.fetch.fetch_in_turns import fetch_in_turns
 from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, ResponseTopics, read_in, refuse, replica_of
-from broker.api.fetch.fetch_session import TOPIC_ID_VERSION
+from broker.api.fetch.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, TOPIC_ID_VERSION
 from broker.api.fetch.fetch_waiting import WaitingFetch
+from broker.authorizer.model import AclOperation
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.fetch import FetchRequest
 
@@ -25,7 +26,11 @@ MANY_BYTES = 8 << 10
 def handle_fetch(request: Request) -> Awaitable[None] | None:
     message: FetchRequest = request.message
     broker = request.broker
-    request.is_from_follower = replica_of(request) >= 0
+    names_broker = replica_of(request) >= 0
+    request.is_from_follower = names_broker and request.allows_cluster(AclOperation.CLUSTER_ACTION)
+    if names_broker and not request.is_from_follower and message.session_epoch == INITIAL_EPOCH:
+        # A session of a follower would push out those of consumers.
+        message.session_epoch = FINAL_EPOCH
     if request.nbytes >= MANY_BYTES:
         return fetch_in_turns(request)
     names = broker.metadata.names_by_id() if request.version >= TOPIC_ID_VERSION else {}

@@ -104,7 +104,7 @@ def refuse(request: Request, code: ErrorCode) -> None:
     request.reply(FetchResponse(error_code=code), 0 if request.is_from_follower else None)
 
 
-def _rights(request: Request, *, is_from_follower: bool) -> Callable[[str], bool] | None:
+def _rights(request: Request, *, names_broker: bool) -> Callable[[str], bool] | None:
     """Return what tells whether the client may read a topic; None if it may read all of them.
 
     Whoever states a broker's id needs the right of brokers: followers read what consumers may not see, and what they
@@ -112,8 +112,8 @@ def _rights(request: Request, *, is_from_follower: bool) -> Callable[[str], bool
     """
     if request.broker.authorizer is None:
         return None
-    if is_from_follower:
-        return None if request.allows_cluster(AclOperation.CLUSTER_ACTION) else lambda topic: False
+    if names_broker:
+        return None if request.is_from_follower else lambda topic: False
     return TopicRights(request, AclOperation.READ).allow
 
 
@@ -145,9 +145,9 @@ class FetchReading:
         self._replica = replica_of(request)
         """The broker id of a follower; negative for a consumer."""
         self._is_from_follower = self._replica >= 0
-        """Quotas of clients do not hold for followers, as in Kafka."""
+        """True if the client says so. Quotas of clients do not hold for followers, as in Kafka, if they may be such."""
         self.isolation = FetchIsolation.of(self._replica, message.isolation_level)
-        self._may_read = _rights(request, is_from_follower=self._is_from_follower)
+        self._may_read = _rights(request, names_broker=self._is_from_follower)
         """Returns whether the client may read a topic; None if it may read all."""
         self._is_first = True
         """Only the first read notes a follower's position; a repeated read after a wait says nothing new about it."""
@@ -157,7 +157,7 @@ class FetchReading:
         """True if the response names a preferred read replica for at least one partition."""
         self.max_bytes = min(message.max_bytes, request.broker.config["fetch.max.bytes"])
         quota = request.broker.quotas.fetch
-        if quota.limited and not self._is_from_follower:
+        if quota.limited and not request.is_from_follower:
             # A larger response would have to wait, however long the client was quiet before.
             self.max_bytes = int(min(self.max_bytes, quota.most_in_window(request.user, request.client_id or "")))
         self.min_bytes = min(message.min_bytes, self.max_bytes)
@@ -367,7 +367,7 @@ class FetchReading:
     def hold_back(self) -> bool:
         """Send nothing if the client is above a quota; return whether it is."""
         quotas = self.request.broker.quotas
-        if (quotas.fetch.limited or quotas.request.limited) and not self._is_from_follower:
+        if (quotas.fetch.limited or quotas.request.limited) and not self.request.is_from_follower:
             wait_ms = self.request.quota_wait_ms((quotas.fetch, self.nbytes))
             if wait_ms > 0:
                 self._send_nothing(wait_ms)

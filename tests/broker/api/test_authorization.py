@@ -159,7 +159,9 @@ def test_who_may_not_act_for_the_cluster_is_no_follower(rights: Rights) -> None:
     for epoch in (-1, 0):
         message = fetching(0, 1, replica=5, epoch=epoch)
         message.topics[0].partitions[0].fetch_offset = 1
-        assert codes(rights.asked(message, 12)) == [T29, T29]
+        response = rights.asked(message, 12)
+        assert codes(response) == [T29, T29]
+        assert response.session_id == 0, "its session would push out those of consumers"
     assert position() == before
     rights.give(Kind.CLUSTER, CLUSTER_NAME, Op.CLUSTER_ACTION)
     message = fetching(0, replica=5)
