@@ -176,7 +176,12 @@ SERVER_CONFIG = ConfigDefinition(
 NO_EFFECT = frozenset(
     """num.network.threads num.io.threads queued.max.requests process.roles node.id controller.quorum.voters
     controller.listener.names group.coordinator.threads group.coordinator.append.linger.ms group.coordinator.new.enable
-    offsets.commit.required.acks controller.quorum.bootstrap.servers""".split()
+    offsets.commit.required.acks controller.quorum.bootstrap.servers
+    sasl.kerberos.service.name sasl.kerberos.kinit.cmd sasl.kerberos.ticket.renew.window.factor
+    sasl.kerberos.ticket.renew.jitter sasl.kerberos.min.time.before.relogin sasl.login.refresh.window.factor
+    sasl.login.refresh.window.jitter sasl.login.refresh.min.period.seconds sasl.login.refresh.buffer.seconds
+    sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.retry.backoff.ms
+    sasl.login.retry.backoff.max.ms sasl.oauthbearer.token.endpoint.url""".split()
 )
 """Keys of Kafka's own server.properties that have no effect here (yet), but are accepted so that the file is valid."""
 STATIC_NO_EFFECT = NO_EFFECT - {"num.network.threads", "num.io.threads"}

@@ -17,6 +17,7 @@ FAILURE_DELAY = "connection.failed.authentication.delay.ms"
 TIMEOUT = "kafkalog.authentication.timeout.ms"
 MOST_UNAUTHENTICATED = "kafkalog.max.unauthenticated.connections"
 SERVER_HANDLER = "sasl.server.callback.handler.class"
+NAME_RULES = "sasl.kerberos.principal.to.local.rules"
 DEFAULT_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 MAX_TIME = 1 << 31
 
@@ -28,7 +29,7 @@ def _no_other_builder(name: str, value: Value) -> None:
 
 
 SASL_KEYS = [
-    ConfigKey(ENABLED, Type.LIST, ("GSSAPI",), f"The SASL mechanisms of listeners with SASL: {', '.join(MECHANISMS[:-1])}.", skips_empty=True, scope=Scope.LISTENER),
+    ConfigKey(ENABLED, Type.LIST, ("GSSAPI",), f"The SASL mechanisms of listeners with SASL: {', '.join(MECHANISMS)}.", skips_empty=True, scope=Scope.LISTENER),
     ConfigKey(JAAS, Type.PASSWORD, None, 'The login module of a mechanism, as in Kafka: org.apache.kafka.common.security.plain.PlainLoginModule required username="broker" password="…" user_broker="…" user_alice="…"; The options username and password are how this broker logs in to others, user_NAME are the accounts of PLAIN. It is set for a listener and a mechanism only.', scope=Scope.MECHANISM),
     ConfigKey(BETWEEN_BROKERS, Type.STRING, "GSSAPI", "The SASL mechanism by which brokers log in to each other.", member=True),
     ConfigKey(MAX_REAUTH, Type.LONG, 0, "How long a session lasts before its client has to authenticate again (KIP-368). 0: for ever, or until the client's credential expires.", scope=Scope.MECHANISM),
@@ -36,6 +37,7 @@ SASL_KEYS = [
     ConfigKey(FAILURE_DELAY, Type.INT, 100, "How long a broker waits before it answers a failed authentication and closes the connection. Less than connections.max.idle.ms.", at_least(0)),
     ConfigKey(TIMEOUT, Type.LONG, 10_000, "How long a client may take to authenticate by SASL before its connection is closed.", at_least(1)),
     ConfigKey(MOST_UNAUTHENTICATED, Type.INT, 1000, "The most connections to SASL listeners whose clients are not authenticated yet, and the most that are amid a handshake of TLS. Beyond that, the oldest one is closed of the address that has the most.", at_least(1)),
+    ConfigKey(NAME_RULES, Type.LIST, ("DEFAULT",), "The users that names of Kerberos stand for. DEFAULT: the first part of a name of the broker's realm. Other rules have the form of Kafka's (RULE:…).", skips_empty=True, scope=Scope.LISTENER),
     ConfigKey("principal.builder.class", Type.CLASS, None, f"Only Kafka's default is accepted: {DEFAULT_BUILDER}.", _no_other_builder, scope=Scope.LISTENER, effect=False),
     ConfigKey("security.providers", Type.STRING, None, "Classes of Java's.", effect=False),
     ConfigKey("sasl.login.class", Type.CLASS, None, "A class of Java's.", scope=Scope.MECHANISM, effect=False),

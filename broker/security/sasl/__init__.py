@@ -1,6 +1,7 @@
 """SASL: clients prove who they are.
 
-- `mechanisms`     PLAIN, SCRAM and OAUTHBEARER, the server's side
+- `mechanisms`     PLAIN, SCRAM, OAUTHBEARER and GSSAPI, the server's side
+- `kerberos`       tickets, and the users that they stand for
 - `oauth`          tokens, and the keys with which they are checked
 - `authenticator`  the authentication of one connection: ApiVersions, SaslHandshake, the messages of a mechanism
 - `offers`         makes the mechanisms of a listener from its configuration

@@ -13,6 +13,7 @@ from broker.config.security.listener_config import ListenerConfig
 from broker.config.security.sasl import ENABLED, JAAS, MAX_REAUTH
 from broker.security.sasl.authenticator import Offer
 from broker.security.sasl.jaas import Login, example, read_login
+from broker.security.sasl.kerberos.offer import make_gssapi
 from broker.security.sasl.mechanisms.interface import MakeMechanism
 from broker.security.sasl.mechanisms.plain import PlainAccounts, PlainServer
 from broker.security.sasl.mechanisms.scram import Find, ScramServer, UnknownUsers
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 FindCredentials = Callable[[ScramMechanism], Find]
 """Returns what finds the credentials of users for a mechanism."""
-_SERVED = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_SERVED = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 _REMEDY = "SCRAM-SHA-512"
 
 
@@ -85,6 +86,8 @@ def _make(
         return partial(ScramServer, mechanism, sources.find(mechanism), sources.unknown)
     if name == "OAUTHBEARER":
         return make_oauthbearer(endpoint, config, login, sources.add_keys)
+    if name == "GSSAPI":
+        return make_gssapi(config, login)
     accounts = PlainAccounts({} if login is None else login.accounts)
     if not accounts:
         raise ConfigError(
