@@ -47,6 +47,7 @@ class TlsListener:
 
     Args:
         endpoint: the listener.
+        advertised: the host that clients connect to; empty if it is not configured.
         config: its configuration.
         between_brokers: whether brokers reach each other by it.
         now_ms: the wall clock.
@@ -60,9 +61,16 @@ class TlsListener:
     """
 
     def __init__(
-        self, endpoint: Endpoint, config: ListenerConfig, *, between_brokers: bool, now_ms: Callable[[], int]
+        self,
+        endpoint: Endpoint,
+        advertised: str,
+        config: ListenerConfig,
+        *,
+        between_brokers: bool,
+        now_ms: Callable[[], int],
     ) -> None:
         self.endpoint = endpoint
+        self._advertised = advertised
         self.counts = AuthenticationCounts()
         self._between_brokers = between_brokers
         self._now_ms = now_ms
@@ -70,6 +78,7 @@ class TlsListener:
         self.contexts: Contexts = self.make(config)
         self._refused: Signature | None = None
         """The state of files that cannot be used."""
+        self._tell_host()
         self._tell_validity()
 
     def make(self, config: ListenerConfig) -> Contexts:
@@ -99,6 +108,7 @@ class TlsListener:
             else:
                 self._refused = None
                 self._told_at = datetime.min.replace(tzinfo=UTC)
+                self._tell_host()
                 certificate = self.contexts.certificate
                 logger.info(
                     "listener %s uses renewed certificates: %s, until %s",
@@ -107,6 +117,19 @@ class TlsListener:
                     f"{certificate.not_after:%Y-%m-%d %H:%M} UTC",
                 )
         self._tell_validity()
+
+    def _tell_host(self) -> None:
+        """Log a certificate that is for other hosts than clients connect to."""
+        certificate = self.contexts.certificate
+        if self._advertised and not certificate.is_for(self._advertised):
+            logger.warning(
+                "the certificate of listener %s, %s, is not for %s, which clients connect to (advertised.listeners), "
+                "but for %s: clients that check the host's name refuse it",
+                self.endpoint.name,
+                certificate.subject,
+                self._advertised,
+                ", ".join(certificate.hosts) or "no host (it has no subjectAltName)",
+            )
 
     def _tell_validity(self) -> None:
         """Log a certificate that does not count now, or not for long, once a day."""
@@ -155,6 +178,7 @@ class TlsListeners:
         self.by_name = {
             endpoint.name: TlsListener(
                 endpoint,
+                _host_of(config.advertised[endpoint.name]),
                 config.of_listener(endpoint.name),
                 between_brokers=endpoint.name == between,
                 now_ms=now_ms,
@@ -225,6 +249,11 @@ class TlsListeners:
         """
         for name, listener in self.by_name.items():
             listener.make(config.of_listener(name))
+
+
+def _host_of(advertised: Endpoint) -> str:
+    """Return the host that clients connect to, if the configuration names it."""
+    return "" if advertised.host in ("", "0.0.0.0", "::") else advertised.host
 
 
 def _principal(tls: ssl.SSLObject, rules: PrincipalRules) -> Principal | None:

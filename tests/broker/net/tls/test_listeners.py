@@ -126,6 +126,17 @@ def test_a_certificate_that_counts_for_long_is_not(caplog: pytest.LogCaptureFixt
     assert not caplog.records
 
 
+def test_a_certificate_for_another_host_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    own = authority().sign("server", LOCAL, path=tmp_path / "own.pem")
+    found = listeners(Clock(), ssl_keystore_location=str(own), advertised_listeners="SSL://kafka1.example.org:9093")
+    (line,) = (each.message for each in caplog.records)
+    assert "is not for kafka1.example.org, which clients connect to" in line
+    assert "but for localhost, 127.0.0.1" in line
+    authority().sign("server", ("*.example.org",), path=tmp_path / "new").rename(own)
+    found.again()
+    assert len(caplog.records) == 1
+
+
 def test_keys_without_effect_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
     own = str(server_file())
     listeners(Clock(), ssl_keystore_location=own, ssl_provider="Sun", ssl_keymanager_algorithm="PKIX")

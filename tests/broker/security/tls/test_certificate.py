@@ -33,6 +33,17 @@ def test_what_a_certificate_says() -> None:
     assert abs(found.not_before - datetime.now(UTC) - 2 * DAY) < timedelta(minutes=5)
 
 
+def test_the_hosts_that_it_is_for() -> None:
+    hosts = ("Kafka1.example.org", "*.brokers.example.org", "10.0.0.7", "2001:db8::1")
+    found = read_certificate(der_of(authority().sign("broker", hosts)))
+    assert found.hosts == tuple(host.lower() for host in hosts)
+    for host in ("kafka1.example.org", "KAFKA1.example.org", "b3.brokers.example.org", "10.0.0.7", "2001:db8::1"):
+        assert found.is_for(host), host
+    for host in ("example.org", "brokers.example.org", "a.b3.brokers.example.org", "10.0.0.8", "localhost", ""):
+        assert not found.is_for(host), host
+    assert read_certificate(der_of(authority().sign("broker"))).hosts == ()
+
+
 @pytest.mark.parametrize("year", [1955, 1999, 2049, 2050, 2120])
 def test_years_are_written_in_two_ways(year: int) -> None:
     now = datetime.now(UTC)
