@@ -38,6 +38,7 @@ from broker.modes.cluster import ClusterMode
 from broker.modes.lone import LoneMode
 from broker.modes.mode import Mode
 from broker.net.acceptor import Acceptor
+from broker.net.authentication.counts import AuthenticationCounts
 from broker.net.disk_reads import DiskReads, on_workers
 from broker.replica.hosting.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
@@ -274,6 +275,13 @@ class Server:
     def _is_offline(self, broker_id: int, topic: str, index: int) -> bool:
         return broker_id == self.broker_id and not self.replicas.is_online(topic, index)
 
+    def _authentications(self) -> dict[str, AuthenticationCounts]:
+        """Return counts of handshakes of TLS and of logins, by listener. Any thread may call this."""
+        counts = dict(self.gates.counts)
+        for name, listener in ({} if self.tls is None else self.tls.by_name).items():
+            counts[name] = listener.counts + counts[name] if name in counts else listener.counts
+        return counts
+
     def _serve_metrics(self) -> None:
         address = self.config["kafkalog.metrics.listener"]
         if address is None:
@@ -296,7 +304,8 @@ class Server:
             self.broker.quota_clock,
             self.broker.member,
             self.broker.controller,
-            lambda: self.gates.counts,
+            self._authentications,
+            dict if self.tls is None else self.tls.ends,
         )
         self.metrics = MetricsEndpoint(address, sources)
 

@@ -65,6 +65,8 @@ class Sources:
     """The candidate for the controller of that cluster."""
     authentications: Callable[[], Mapping[str, AuthenticationCounts]] = dict
     """Counts of authentications by listener, of those that ask for them."""
+    certificates: Callable[[], Mapping[str, float]] = dict
+    """The ends of the certificates of listeners, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,11 @@ def _authentications(field: str) -> Callable[[Sources], Rows]:
             yield (listener,), getattr(counts, field)
 
     return read
+
+
+def _certificates(sources: Sources) -> Rows:
+    for listener, end in sources.certificates().items():
+        yield (listener,), end
 
 
 _AUTHENTICATIONS = (
@@ -354,6 +361,9 @@ CATALOG = (
                f"kafka.server:type=socket-server-metrics,attribute={attribute}", _authentications(field))
         for attribute, field, doc in _AUTHENTICATIONS
     ),
+    Metric("kafkalog_tls_certificate_not_after_seconds", _G, ("listener",),
+           "When the certificate of a listener with TLS ends, in seconds since the epoch.",
+           "", _certificates),
     Metric("kafka_server_delayedoperationpurgatory_purgatorysize", _G, ("delayedOperation",),
            "Requests that wait for replicas, for an fsync, or for records.",
            "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize", _waiting),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(slots=True)
@@ -23,6 +23,11 @@ class AuthenticationCounts:
     """Connections that were closed after the end of their sessions (`expired-connections-killed-count`)."""
     latency_s: float = 0.0
     """The time that the renewals of sessions took in all."""
+
+    def __add__(self, other: AuthenticationCounts) -> AuthenticationCounts:
+        """Return the counts of both together."""
+        names = [field.name for field in fields(self)]
+        return AuthenticationCounts(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
     def succeeded(self, is_first: bool, seconds: float, *, ends: bool) -> None:
         """Count a success: the first one of a connection, or the renewal of its session, which took `seconds`."""

@@ -241,6 +241,10 @@ class TlsListeners:
         for name, listener in self.by_name.items():
             listener.refresh(config.of_listener(name))
 
+    def ends(self) -> dict[str, float]:
+        """Return when the certificates of listeners end, in seconds since the epoch. Any thread may call this."""
+        return {name: each.contexts.certificate.not_after.timestamp() for name, each in self.by_name.items()}
+
     def check(self, config: BrokerConfig) -> None:
         """Check that the stores of a configuration can be used. Call it on a worker.
 

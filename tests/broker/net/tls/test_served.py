@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 import struct
+import time
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -299,3 +302,27 @@ def test_another_store_is_used_without_a_restart(tmp_path: Path) -> None:
 
     serve(tmp_path, work)
     serve(tmp_path, after)
+
+
+def test_metrics(tmp_path: Path) -> None:
+    async def work(broker: InProcess) -> None:
+        assert broker.server.metrics is not None
+        await ask_for_versions(broker, "SSL", client_context())
+        await is_refused(broker, "LOGIN", ssl.create_default_context())
+        url = f"http://127.0.0.1:{broker.server.metrics.port}/metrics"
+        text = await asyncio.to_thread(lambda: urlopen(url, timeout=30).read().decode())
+        values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        name = "kafka_server_socket_server_metrics"
+        assert float(values[f'{name}_successful_authentication_total{{listener="SSL"}}']) == 1
+        assert float(values[f'{name}_failed_authentication_total{{listener="SSL"}}']) == 0
+        assert float(values[f'{name}_failed_authentication_total{{listener="LOGIN"}}']) == 1
+        left = float(values['kafkalog_tls_certificate_not_after_seconds{listener="SSL"}']) - time.time()
+        assert timedelta(days=364) < timedelta(seconds=left) < timedelta(days=366)
+
+    more = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0,LOGIN://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,LOGIN:SASL_SSL",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "kafkalog.metrics.listener": "127.0.0.1:0",
+    }
+    serve(tmp_path, work, **more)
