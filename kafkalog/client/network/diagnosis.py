@@ -31,10 +31,13 @@ class Diagnosis:
 
     def tls_handshake(self, error: OSError) -> str | None:
         """Say why the TLS handshake has failed."""
-        if isinstance(error, ssl.SSLError) and not _has_ended(error):
+        is_told = isinstance(error, ssl.SSLError) and not _has_ended(error)
+        if isinstance(error, ssl.SSLError) and is_told and not _may_be_plaintext(error):
             return refusals.tls_failure(self._address, self._config.tls, error)
         if probe.speaks_plaintext(self._host, self._port):
             return refusals.plaintext_listener(self._address, self._config)
+        if isinstance(error, ssl.SSLError) and is_told:
+            return refusals.tls_failure(self._address, self._config.tls, error)
         return None
 
     def handshake(self, error: Exception, has_answered: bool) -> str | None:
@@ -52,6 +55,11 @@ class Diagnosis:
         context = self._tls() if self._config.uses_ssl else None
         offered = probe.sasl_mechanisms(self._host, self._port, context)
         return None if offered is None else refusals.sasl_listener(self._address, self._config, offered)
+
+
+def _may_be_plaintext(error: ssl.SSLError) -> bool:
+    """Tell whether the alert is one by which kafkalog's broker answers TLS on a listener without it."""
+    return "ALERT_PROTOCOL_VERSION" in (error.reason or "")
 
 
 def _has_ended(error: ssl.SSLError) -> bool:

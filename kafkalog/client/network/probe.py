@@ -39,7 +39,8 @@ def speaks_tls(host: str, port: int) -> bool:
             context.wrap_socket(connected, server_hostname=host).close()
             return True
     except ssl.SSLError as error:
-        return "ALERT" in (error.reason or "")
+        # kafkalog's broker answers by an alert on listeners without TLS, too.
+        return "ALERT" in (error.reason or "") and not speaks_plaintext(host, port)
     except (OSError, ValueError):
         return False
 

@@ -22,6 +22,7 @@ from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest
 from peers.process import PeerFailedError, free_port
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.requests.quotas import ask, limit
+from tests.support.secured.authority import server_file
 from tests.support.wire import (
     batch,
     create_topic,
@@ -42,9 +43,10 @@ def broker(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     settings = {
         "kafkalog.metrics.listener": "127.0.0.1:0",
         "auto.create.topics.enable": "false",
-        # Logins are counted on such listeners only.
-        "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+        # Logins are counted on such listeners only, and only these have certificates.
+        "listeners": "PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
         "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "ssl.keystore.location": str(server_file()),
     }
     with KafkalogBroker(tmp_path_factory.mktemp("metrics"), settings) as broker:
         yield broker

@@ -15,6 +15,7 @@ import pytest
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import AuthenticationError, ConfigError, ConnectionFailedError
+from kafkalog.client.network import probe
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.security.tls import TlsContexts
 from kafkalog.client.security.tls_options import TlsOptions
@@ -240,6 +241,12 @@ def test_tls_to_a_plaintext_listener(certificates: Certificates, broker_address:
     config = ClientConfig.from_dict({"security.protocol": "SSL", "ssl.ca.location": certificates.authority})
     with pytest.raises(AuthenticationError, match=r"=SSL at .*does not speak TLS; set security\.protocol to PLAINTEXT"):
         Connection(host, int(port), config, timeout=20)
+
+
+def test_a_listener_that_answers_tls_by_an_alert_only_is_not_taken_for_one_of_tls(broker_address: str) -> None:
+    host, _, port = broker_address.rpartition(":")
+    assert not probe.speaks_tls(host, int(port))
+    assert probe.speaks_plaintext(host, int(port))
 
 
 def test_what_is_no_broker_is_not_asked_for_long(certificates: Certificates) -> None:
