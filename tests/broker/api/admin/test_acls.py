@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from kafkalog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kafkalog.protocol.messages.describe_acls import DescribeAclsRequest
-from tests.broker.replica.in_process import InProcess, Wire, with_broker
+from tests.broker.replica.in_process import InProcess, SlowDisk, Wire, with_broker
 
 CLUSTER = ResourcePattern(ResourceType.CLUSTER, PatternType.LITERAL, CLUSTER_NAME)
 ADMIN = frozenset({AclEntry("User:ANONYMOUS", "127.0.0.1", AclOperation.ALL, AclPermission.ALLOW)})
@@ -167,6 +169,44 @@ def test_entries_are_on_the_disk_before_the_answer_and_in_force_after_a_restart(
 
     with_broker(tmp_path, work, SETTINGS)
     with_broker(tmp_path, again, SETTINGS)
+
+
+class FullDisk(SlowDisk):
+    """While `is_full` is set, the registry cannot be written."""
+
+    __slots__ = ("is_full",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_full = False
+
+    def open(self, path: str, flags: int, mode: int = 0o644) -> int:
+        if self.is_full and path.endswith(f"{FILE_NAME}.tmp"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().open(path, flags, mode)
+
+
+def test_what_cannot_be_stored_is_not_in_force(tmp_path: Path) -> None:
+    disk = FullDisk()
+
+    async def work(broker: InProcess) -> None:
+        wire = await administrator(broker)
+        await wire.exchange(CreateAclsRequest(creations=[creation(principal="User:bob")]), 3)
+        disk.is_full = True
+        answer = await wire.exchange(CreateAclsRequest(creations=[creation(), creation(principal="ann")]), 3)
+        assert [each.error_code for each in answer.results] == [
+            ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_REQUEST,
+        ]  # fmt: skip
+        deleted = await wire.exchange(DeleteAclsRequest(filters=[deletion(principal_filter="User:bob")]), 3)
+        assert deleted.filter_results[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert deleted.filter_results[0].matching_acls == []
+        assert await names(wire) == ["LITERAL words User:bob READ"]
+        disk.is_full = False
+        answer = await wire.exchange(CreateAclsRequest(creations=[creation()]), 3)
+        assert answer.results[0].error_code == 0
+        assert await names(wire) == ["LITERAL words User:ann READ", "LITERAL words User:bob READ"]
+
+    with_broker(tmp_path, work, SETTINGS, disk=disk)
 
 
 @pytest.mark.parametrize("at_once", [1, 1000])
