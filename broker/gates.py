@@ -44,7 +44,7 @@ class Gates:
         self._config = config
         self._broker: Broker | None = None
         self._keys: list[RemoteKeys] = []
-        unknown = UnknownUsers(secrets.token_bytes(_SECRET_BYTES))
+        unknown = UnknownUsers(secrets.token_bytes(_SECRET_BYTES), self._sample)
         sources = Sources(self._find, unknown, self._keys.append)
         self._offers: dict[str, Offer] = {
             endpoint.name: make_offer(endpoint, config.of_listener(endpoint.name), sources)
@@ -124,6 +124,9 @@ class Gates:
             return None if self._broker is None else self._broker.scram_users.find(mechanism, user)
 
         return find
+
+    def _sample(self, mechanism: ScramMechanism) -> ScramCredential | None:
+        return None if self._broker is None else self._broker.scram_users.sample(mechanism)
 
     def _answers(self, connection: Connection) -> UnauthenticatedAnswers:
         assert self._broker is not None

@@ -57,6 +57,18 @@ class ScramUsers:
     def __init__(self, store: MetadataStore, cache: MetadataCache) -> None:
         self._store = store
         self._cache = cache
+        self._sampled: tuple[object, dict[ScramMechanism, ScramCredential]] = (None, {})
+        """The credentials that the samples are of, and the samples."""
+
+    def sample(self, mechanism: ScramMechanism) -> ScramCredential | None:
+        """Return the credential of the first user in the order of names, who is the same for all brokers."""
+        known = self._cache.image.scram_credentials
+        if self._sampled[0] is not known:
+            found = {
+                each: credential for user in sorted(known, reverse=True) for each, credential in known[user].items()
+            }
+            self._sampled = known, found
+        return self._sampled[1].get(mechanism)
 
     def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         """Return the credential of a user; None if there is none."""

@@ -32,26 +32,46 @@ _FIRST = re.compile(
 _FINAL = re.compile(
     rf"(?P<signed>c=(?P<binding>[A-Za-z0-9+/]+=*),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+){_EXTENSIONS}),p=(?P<proof>[A-Za-z0-9+/]+=*)"
 )
+_LETTERS = b"0123456789abcdefghijklmnopqrstuvwxyz"
 MAX_MESSAGE = 16 * 1024
 """The longest message in bytes. Kafka has no other limit than `sasl.server.max.receive.size`."""
 
 
+Sample = Callable[[ScramMechanism], ScramCredential | None]
+"""Returns the credential of some user for a mechanism, the same on all brokers; None if nobody has one."""
+
+
 class UnknownUsers:
-    """Salts for users that do not exist, which are always the same for the same name.
+    """Credentials for users that do not exist.
+
+    They look like that of a user who exists: the salt has the same form, and the iterations are the same. The salt of a
+    name is always the same, also after a restart and on other brokers, because it is made with a secret of that user.
 
     Args:
-        secret: makes the salts; nobody else may know it.
+        secret: makes the salts as long as there are no users; nobody else may know it.
+        sample: returns the credential of a user who exists.
     """
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, sample: Sample = lambda mechanism: None) -> None:
         self._secret = secret
+        self._sample = sample
 
     def credential(self, mechanism: ScramMechanism, username: str) -> ScramCredential:
         """Return a credential that no password fits."""
+        like = self._sample(mechanism)
+        secret = self._secret if like is None else like.server_key
         name = f"{mechanism.value}\0{username}".encode("utf-8", "surrogatepass")
-        salt = hmac.digest(self._secret, name, "sha512")[:SALT_BYTES]
+        salt = _salt(hmac.digest(secret, b"salt" + name, "sha512"), b"" if like is None else like.salt)
         keys = [hmac.digest(self._secret, kind + name, "sha512")[: mechanism.key_bytes] for kind in (b"c", b"s")]
-        return ScramCredential(salt, keys[0], keys[1], DEFAULT_ITERATIONS)
+        return ScramCredential(salt, keys[0], keys[1], DEFAULT_ITERATIONS if like is None else like.iterations)
+
+
+def _salt(random: bytes, like: bytes) -> bytes:
+    """Return a salt of random bytes, of the form of another one: Kafka's have letters and digits only."""
+    size = min(len(like), len(random)) or SALT_BYTES
+    if like and all(byte in _LETTERS for byte in like):
+        return bytes(_LETTERS[byte % len(_LETTERS)] for byte in random[:size])
+    return random[:size]
 
 
 class ScramServer:

@@ -86,6 +86,16 @@ def test_credentials_are_set_replaced_and_deleted(serving: Serving) -> None:
     assert describe(serving) == {}
 
 
+def test_the_sample_is_that_of_the_first_name(serving: Serving) -> None:
+    users = serving.broker.scram_users
+    assert users.sample(SHA_256) is None
+    alter(serving, upsertion("carol"), upsertion("bob", 1, 8192), upsertion("alice", 2))
+    assert users.sample(SHA_256) == users.find(SHA_256, "bob")
+    assert users.sample(SHA_512) == users.find(SHA_512, "alice")
+    alter(serving, deletion("bob"))
+    assert users.sample(SHA_256) == users.find(SHA_256, "carol")
+
+
 def test_a_user_is_changed_as_a_whole_or_not_at_all(serving: Serving) -> None:
     alter(serving, upsertion("alice"))
     outcome = alter(serving, upsertion("alice", 2), deletion("alice", 1), upsertion("bob"), deletion("bob", 2))

@@ -93,6 +93,20 @@ def test_the_salt_of_a_user_who_does_not_exist_is_always_the_same() -> None:
     assert len(salt("carol")) == len(server().answer(b"n,,n=alice,r=c").split(b",")[1])
 
 
+def test_a_user_who_does_not_exist_looks_like_one_who_does() -> None:
+    mechanism = ScramMechanism.SHA_256
+    for salt in (b"1a2b3c4d5e6f7g8h9i0jklmnop", b"\x00\xff" * 10):
+        alice = ScramCredential.of_password(mechanism, "a-secret", 8192, salt)
+        others = [UnknownUsers(secret, lambda _: alice) for secret in (b"one process", b"another")]  # noqa: B023
+        made = [unknown.credential(mechanism, "carol") for unknown in others]
+        assert made[0].salt == made[1].salt, "on all brokers, and after a restart"
+        assert made[0].salt != others[0].credential(mechanism, "dave").salt
+        assert {each.iterations for each in made} == {8192}
+        assert len(made[0].salt) == len(salt)
+        assert made[0].salt.isalnum() == salt.isalnum()
+        assert made[0].stored_key != made[1].stored_key
+
+
 def proof_of(change: Callable[[bytes], bytes], first: bytes | None = None) -> ScramServer:
     """Change the last message of a client that knows the password, and have the server take it."""
     ours, theirs = server(), client(ScramMechanism.SHA_256, "alice", "a-secret")
