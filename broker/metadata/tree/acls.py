@@ -33,9 +33,11 @@ ABSENT = -1
 """The version of a node that does not exist."""
 _CHANGED = (BadVersionError, NodeExistsError, NoNodeError)
 _KINDS = tuple(
-    NoticeKind(acls.CHANGES[kind], acls.decode_change, f"ACLs ({kind.title})", blind_s=0.0) for kind in acls.ROOTS
+    NoticeKind(acls.CHANGES[kind], acls.decode_change, f"ACLs ({kind.title})", blind_s=0.0, is_strict=True)
+    for kind in acls.ROOTS
 )
-"""Everything is read again after each lost connection: a right that was taken away must not stay in force."""
+"""Everything is read again after each lost connection, and each notice that cannot be read: a right that was taken away
+must not stay in force."""
 
 
 @dataclass(frozen=True, slots=True)

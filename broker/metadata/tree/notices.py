@@ -45,6 +45,8 @@ class NoticeKind(Generic[Subject]):
     """Names for the log what the notices are about."""
     blind_s: float = BLIND_S
     """After being without a connection for so many seconds, everything is read."""
+    is_strict: bool = False
+    """True if everything is read after a notice that cannot be read, or is gone; otherwise it is left out."""
 
 
 OF_CONFIGS = NoticeKind(paths.CONFIG_CHANGES, decode_config_change, "configurations")
@@ -154,16 +156,22 @@ class Notices(Generic[Subject]):
             return
         nodes = await each_of(new, self._get)
         changed: dict[Subject, None] = {}
+        is_clear = True
         for name, node in zip(new, nodes, strict=True):
             if node is None:
                 # Removed already: by a clock that is ahead.
+                is_clear = False
                 continue
             self._written_ms[name] = node.stat.created_ms
             try:
                 changed[self._kind.decode(self._path(name), node.data)] = None
             except ZnodeError as error:
-                logger.error("%s. It is left out", error)
-        await self._read(changed)
+                is_clear = False
+                logger.error("%s. %s", error, "Everything is read" if self._kind.is_strict else "It is left out")
+        if self._kind.is_strict and not is_clear:
+            await self._read_all()
+        else:
+            await self._read(changed)
         self._last = _number(new[-1])
 
     async def _remove_old(self, names: list[str]) -> None:

@@ -110,6 +110,10 @@ def test_what_kafkas_tool_writes_is_followed(pattern: ResourcePattern) -> None:
         await zookeeper.delete(path)
         await zookeeper.create(prefix, acls.encode_change(pattern), is_sequential=True)
         await until(lambda: pattern not in store.state.acls, "it is gone, in spite of a damaged notice")
+        await add(store, pattern, [entry("bob")])
+        await zookeeper.delete(path)
+        await zookeeper.create(prefix, b"damaged", is_sequential=True)
+        await until(lambda: pattern not in store.state.acls, "a notice that says nothing has everything read")
 
     run(scenario)
 
