@@ -13,6 +13,7 @@ import pytest
 from broker.authorizer.model import AclOperation, AclPermission, PatternType, ResourceType
 from kafkalog.protocol.messages import (
     create_topics,
+    delete_acls,
     describe_acls,
     describe_cluster,
     describe_groups,
@@ -30,7 +31,18 @@ from peers.brokers import kafka
 from tests.broker.api import rules_of_administrators, rules_of_clients
 from tests.broker.api.rights import AUTHORIZATION
 from tests.broker.serving import RECORDS, TOPIC_ID
-from tests.foreign.admin.authorized import AWAY, BROKER_ID, GROUPS, TOPICS, Pair, Peer, acl, brokers, some_acls
+from tests.foreign.admin.authorized import (
+    AWAY,
+    BROKER_ID,
+    ELSEWHERE,
+    GROUPS,
+    TOPICS,
+    Pair,
+    Peer,
+    acl,
+    brokers,
+    some_acls,
+)
 from tests.support.amount import examples
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(900)]
@@ -260,3 +272,42 @@ def test_who_may_not_delete(pair: Pair, rights: tuple[tuple[ResourceType, str, A
         return found
 
     assert told(pair.ours) == told(pair.theirs)
+
+
+def some_filter(chance: random.Random) -> dict[str, Any]:
+    """Return the fields of a filter that may select some of the entries of `some_acls`."""
+    is_named = chance.random() < 0.7
+    return {
+        "resource_type_filter": chance.choice([each for each in ResourceType if each < ResourceType.DELEGATION_TOKEN]),
+        "resource_name_filter": chance.choice(["t", "u", "t2", "tu", "g", "i", "id", "*"]) if is_named else None,
+        "pattern_type_filter": chance.choice(list(PatternType)),
+        "principal_filter": chance.choice([None, None, "User:ANONYMOUS", "User:*", "User:nobody"]),
+        "host_filter": chance.choice([AWAY, ELSEWHERE, "*"]),
+        "operation": chance.choice([AclOperation.ANY, AclOperation.ANY, AclOperation.ALL, AclOperation.READ]),
+        "permission_type": chance.choice([AclPermission.ANY, AclPermission.ANY, AclPermission.DENY]),
+    }
+
+
+def test_filters_select_and_delete_the_same(pair: Pair) -> None:
+    chance = random.Random(SEED)
+    for _ in range(examples(100)):
+        acls = [each for _ in range(4) for each in some_acls(chance)]
+        fields = [some_filter(chance) for _ in range(3)]
+
+        def told(peer: Peer) -> list[object]:
+            peer.set_acls(acls)  # noqa: B023
+            found: list[object] = []
+            for each in fields:  # noqa: B023
+                resources = peer.administer(describe_acls.DescribeAclsRequest(**each), 2).resources
+                found.append(
+                    sorted(
+                        (one.resource_type, one.pattern_type, one.resource_name, str(entry))
+                        for one in resources
+                        for entry in one.acls
+                    )
+                )
+            filters = [delete_acls.DeleteAclsFilter(**each) for each in fields]  # noqa: B023
+            deleted = peer.administer(delete_acls.DeleteAclsRequest(filters=filters), 2).filter_results
+            return [*found, *(sorted(map(str, each.matching_acls)) for each in deleted)]
+
+        assert told(pair.ours) == told(pair.theirs), (acls, fields)
