@@ -13,29 +13,39 @@ import pytest
 from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
 from broker.net.links.link import Link, LinkSettings
-from broker.net.links.link_errors import LinkBrokenError, LinkRefusedError
+from broker.net.links.link_errors import LinkAuthenticationError, LinkBrokenError, LinkRefusedError
 from broker.net.sockets.network import LoopNetwork
 from broker.net.tls.dialer import TlsDialer
 from broker.system.workers import ThreadWorkers
 from kafkalog.client.producer import Producer
 from kafkalog.protocol.messages.metadata import MetadataRequest
+from kafkalog.protocol.wire.sasl import Mechanism, Plain
 from peers import require
 from peers.process import free_port
 from peers.security import certificates
 from peers.security.certificates import make_certificates
 from peers.toolchains import java
-from tests.broker.net.tls.test_served import port_of, serve
+from tests.broker.net.tls.test_served import port_of, serve, sessions
 from tests.broker.replica.in_process import InProcess
 from tests.crash.cluster.drilled import DrilledCluster
 from tests.support.broker_cluster import IDS
 from tests.support.secured.authority import authority, client_context
 
 
-def link_to(port: int, context: ssl.SSLContext, host: str = "127.0.0.1") -> Link:
+def link_to(port: int, context: ssl.SSLContext, host: str = "127.0.0.1", login: Mechanism | None = None) -> Link:
     loop = asyncio.get_running_loop()
     dialer = TlsDialer(loop, LoopNetwork(loop), lambda: context)
     settings = LinkSettings("test", connect_timeout=20)
-    return Link(host, port, settings, loop=loop, workers=ThreadWorkers(1), chance=random.Random(1), network=dialer)
+    return Link(
+        host,
+        port,
+        settings,
+        loop=loop,
+        workers=ThreadWorkers(1),
+        chance=random.Random(1),
+        network=dialer,
+        make_mechanism=None if login is None else lambda: login,
+    )
 
 
 def test_a_link_over_tls(tmp_path: Path) -> None:
@@ -51,6 +61,28 @@ def test_a_link_over_tls(tmp_path: Path) -> None:
         await broker.until(lambda: not acceptor.count_by_listener()["MTLS"], "it is closed")
 
     serve(tmp_path, work)
+
+
+def test_a_link_that_logs_in_over_tls(tmp_path: Path) -> None:
+    async def work(broker: InProcess) -> None:
+        for password, expected in (("of-broker", None), ("guessed", LinkAuthenticationError)):
+            link = link_to(port_of(broker, "LOGIN"), client_context(), login=Plain("broker", password))
+            if expected is None:
+                assert (await link.request(MetadataRequest(topics=[]))).brokers
+                assert [str(each.principal) for each in sessions(broker, "LOGIN")] == ["User:broker"]
+            else:
+                with pytest.raises(expected):
+                    await link.request(MetadataRequest(topics=[]))
+            await link.close()
+
+    accounts = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_broker="of-broker";'
+    more = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,LOGIN://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_SSL",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.login.plain.sasl.jaas.config": accounts,
+    }
+    serve(tmp_path, work, **more)
 
 
 def test_a_link_to_a_broker_that_cannot_prove_who_it_is(tmp_path: Path) -> None:
