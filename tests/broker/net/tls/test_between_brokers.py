@@ -16,6 +16,7 @@ from broker.net.links.link import Link, LinkSettings
 from broker.net.links.link_errors import LinkAuthenticationError, LinkBrokenError, LinkRefusedError
 from broker.net.sockets.network import LoopNetwork
 from broker.net.tls.dialer import TlsDialer
+from broker.net.tls.transport import State, TlsTransport
 from broker.system.workers import ThreadWorkers
 from kafkalog.client.producer import Producer
 from kafkalog.protocol.messages.metadata import MetadataRequest
@@ -113,11 +114,15 @@ def test_a_link_whose_broker_ends(tmp_path: Path, caplog: pytest.LogCaptureFixtu
         acceptor = broker.server.acceptor
         assert acceptor is not None
         link = link_to(port_of(broker, "SSL"), client_context())
-        for _ in range(5):
+        for number in range(6):
             await link.request(MetadataRequest(topics=[]))
             lost = asyncio.Event()
             link.on_lost = lost.set
             for connection in list(acceptor.connections):
+                if number % 2:
+                    # As if the broker had been killed: TLS does not say that it ends.
+                    assert isinstance(connection._transport, TlsTransport)
+                    connection._transport._state = State.BROKEN
                 connection.close()
             await asyncio.wait_for(lost.wait(), 20)
         await link.close()

@@ -220,6 +220,25 @@ def test_decrypted_bytes_are_told_of_though_nothing_more_comes(pair: Pair) -> No
     pair.until(lambda: pair.received == b"yz", moves=False)
 
 
+def test_a_peer_that_sends_faster_than_it_is_served_waits(pair: Pair) -> None:
+    pair.open()
+    pair.pause()
+    window = memoryview(bytearray(10))
+
+    def take_little() -> None:
+        with suppress(BlockingIOError):
+            pair.transport.recv_into(window)
+
+    for _ in range(100):
+        assert pair.peer.tls.write(bytes(16_000))
+        pair.raw.send(pair.peer.outgoing.read())
+    pair.transport.watch_readable(take_little)
+    for _ in range(300):
+        pair.loop.turn()
+        assert pair.transport._incoming.pending <= PART_BYTES
+    pair.transport.unwatch_readable()
+
+
 def test_a_peer_that_reads_nothing_costs_one_part(pair: Pair) -> None:
     pair.open()
     called = []
