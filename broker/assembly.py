@@ -20,6 +20,7 @@ from broker.controller.cluster.controller import ClusterController
 from broker.controller.cluster_topics import ClusterExecution
 from broker.controller.configs import ConfigController, effective_config
 from broker.controller.controller_ids import ControllerIds
+from broker.controller.delegation_tokens import DelegationTokens, TokenLimits
 from broker.controller.producer_ids import BLOCK, ProducerIds, blocks_of
 from broker.controller.publisher import ConfigPublisher
 from broker.controller.quotas import QuotaController
@@ -40,6 +41,7 @@ from broker.quota.connections import ConnectionRates
 from broker.quota.measures import Window
 from broker.replica.hosting.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
+from broker.runtime import Runtime
 from broker.system.workers import WorkerShare
 from kafkalog.protocol.api_keys import ApiKey
 
@@ -126,6 +128,7 @@ def assemble(
         authorizer=authorizer,
         acls=AclController(store, cache, (lambda name: None) if member is None else name_fault),
         scram_users=ScramUsers(store, cache),
+        tokens=_tokens(config, store, cache, runtime),
         publisher=publisher,
         groups=groups,
         classic_groups=ClassicGroups(groups),
@@ -169,6 +172,18 @@ def _authorizer(config: BrokerConfig, store: MetadataStore) -> Authorizer | None
             config.inter_broker_listener,
         )
     return authorizer
+
+
+def _tokens(
+    config: BrokerConfig, store: MetadataStore, cache: MetadataCache, runtime: Runtime
+) -> DelegationTokens | None:
+    if config.token_secret is None:
+        return None
+    limits = TokenLimits(config["delegation.token.max.lifetime.ms"], config["delegation.token.expiry.time.ms"])
+    secret = config.token_secret
+    tokens = DelegationTokens(store, cache, runtime.workers, secret, limits, runtime.now_ms, runtime.loop)
+    store.subscribe(tokens.publish)
+    return tokens
 
 
 def _cluster_topics(

@@ -20,7 +20,8 @@ from broker.net.memory import RequestMemory
 from broker.net.told import Told
 from broker.runtime import Runtime
 from broker.security.sasl.authenticator import Offer
-from broker.security.sasl.mechanisms.scram import Find, UnknownUsers
+from broker.security.sasl.mechanisms.interface import Identity
+from broker.security.sasl.mechanisms.scram import Find, FindToken, UnknownUsers
 from broker.security.sasl.oauth.fetching import RemoteKeys
 from broker.security.sasl.offers import Sources, make_offer
 from kafkalog.protocol.scram import ScramCredential, ScramMechanism
@@ -45,7 +46,7 @@ class Gates:
         self._broker: Broker | None = None
         self._keys: list[RemoteKeys] = []
         unknown = UnknownUsers(secrets.token_bytes(_SECRET_BYTES), self._sample)
-        sources = Sources(self._find, unknown, self._keys.append)
+        sources = Sources(self._find, self._find_tokens, unknown, self._keys.append)
         self._offers: dict[str, Offer] = {
             endpoint.name: make_offer(endpoint, config.of_listener(endpoint.name), sources)
             for endpoint in config.listeners
@@ -122,6 +123,17 @@ class Gates:
     def _find(self, mechanism: ScramMechanism) -> Find:
         def find(user: str) -> ScramCredential | None:
             return None if self._broker is None else self._broker.scram_users.find(mechanism, user)
+
+        return find
+
+    def _find_tokens(self, mechanism: ScramMechanism) -> FindToken:
+        def find(token_id: str) -> tuple[ScramCredential, Identity] | None:
+            tokens = None if self._broker is None else self._broker.tokens
+            found = None if tokens is None else tokens.find(mechanism, token_id)
+            if found is None:
+                return None
+            credential, token = found
+            return credential, Identity(token.owner_name, token.expires_ms, is_of_token=True)
 
         return find
 

@@ -241,6 +241,8 @@ class Server:
         self.broker.groups.start()
         self.broker.transactions.start()
         self._serve_metrics()
+        if self.broker.tokens is not None:
+            await self.broker.tokens.learn()
         self.acceptor.start()
 
     async def _load_logs(self) -> tuple[ClusterState, BrokerConfig]:
@@ -337,6 +339,8 @@ class Server:
         await self.mode.stop()
         await self.dispatcher.end()
         await self.broker.auto_creation.stop(SETTLE_S)
+        if self.broker.tokens is not None:
+            await self.broker.tokens.stop()
         await self.broker.groups.log.settle()
         await self.broker.transactions.stop()
         await self.broker.producer_ids.stop()
@@ -401,6 +405,8 @@ class Server:
             self._every(CERTIFICATE_CHECK_SECONDS, self._refresh_certificates)
         expiry_check = config["producer.id.expiration.check.interval.ms"] / 1000
         self._every(expiry_check, self._expire_producers, on_loop=True)
+        if self.broker.tokens is not None:
+            self._every(config["delegation.token.expiry.check.interval.ms"] / 1000, self._expire_tokens, on_loop=True)
 
     def _refresh_certificates(self) -> None:
         assert self.tls is not None
@@ -408,6 +414,11 @@ class Server:
 
     async def _retain(self) -> None:
         await retain(self.logs, self.runtime.workers, self.runtime.now_ms())
+
+    async def _expire_tokens(self) -> None:
+        tokens, controller = self.broker.tokens, self.broker.controller
+        if tokens is not None and (controller is None or controller.is_active):
+            await tokens.remove_expired()
 
     async def _expire_producers(self) -> None:
         for number, log in enumerate(list(self.logs), 1):

@@ -20,6 +20,7 @@ from broker.controller.acls import AclController
 from broker.controller.auto_creation import AutoCreation
 from broker.controller.cluster.controller import ClusterController
 from broker.controller.configs import ConfigController
+from broker.controller.delegation_tokens import DelegationTokens
 from broker.controller.producer_ids import ProducerIds
 from broker.controller.publisher import ConfigPublisher
 from broker.controller.quotas import QuotaController
@@ -73,6 +74,8 @@ class Broker:
     """Decides what clients may do; None if everybody may do everything."""
     acls: AclController
     scram_users: ScramUsers
+    tokens: DelegationTokens | None
+    """The delegation tokens; None if the broker has no secret for them."""
     publisher: ConfigPublisher
     groups: GroupCoordinator
     classic_groups: ClassicGroups

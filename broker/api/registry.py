@@ -35,7 +35,7 @@ _MODULES = (
     "groups.coordinators", "groups.groups", "groups.group_offsets", "groups.consumer_groups",
     "transactions.producer_ids", "transactions.transactions", "transactions.transaction_admin",
     "admin.topics", "admin.configs", "admin.log_dirs", "admin.replica_admin", "admin.client_quotas",
-    "admin.scram_users", "admin.acls",
+    "admin.scram_users", "admin.delegation_tokens", "admin.acls",
     "cluster.control", "cluster.controller",
 )  # fmt: skip
 

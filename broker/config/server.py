@@ -35,6 +35,7 @@ from broker.config.security.listener_config import ListenerConfig, without_liste
 from broker.config.security.oauth import OAUTH_KEYS
 from broker.config.security.sasl import SASL_KEYS
 from broker.config.security.tls import JAVA_KEYS, TLS_KEYS
+from broker.config.security.tokens import OLD_SECRET, SECRET, TOKEN_KEYS
 from broker.config.stored_topic import ALL_REPLICAS, MIN_INSYNC, StoredTopicConfig, removal_keys
 from broker.config.topic import (
     COMPRESSION_TYPES,
@@ -159,6 +160,7 @@ SERVER_CONFIG = ConfigDefinition(
         *JAVA_KEYS,
         *SASL_KEYS,
         *OAUTH_KEYS,
+        *TOKEN_KEYS,
         # Coordinators
         *GROUP_KEYS,
         *TRANSACTION_LOG_KEYS,
@@ -296,6 +298,12 @@ class BrokerConfig:
     def has_authorizer(self) -> bool:
         """Return whether requests need access control entries."""
         return bool(self["authorizer.class.name"])
+
+    @property
+    def token_secret(self) -> bytes | None:
+        """The secret of delegation tokens; None if there are none."""
+        secret = self[SECRET] or self[OLD_SECRET]
+        return str(secret).encode() if secret else None
 
     @property
     def inter_broker_listener(self) -> str:

@@ -14,6 +14,7 @@ Services that commit decisions and carry them out:
 - `configs`        alters and describes configurations
 - `acls`           creates, deletes and describes access control entries
 - `quotas`         alters and describes client quotas
+- `delegation_tokens`  makes, renews and ends delegation tokens
 - `scram_users`    alters, describes and finds SCRAM credentials
 - `channel`        sends brokers the requests that follow from a decision
 - `publisher`      puts committed configurations and quotas in force, whichever broker committed them

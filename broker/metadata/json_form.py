@@ -9,10 +9,12 @@
      "broker_config": {"<id>" or "": {…}}, "group_config": {group id: {…}},
      "client_quotas": [{"entity": {type: name or null}, "values": {key: number}}, …],
      "acls": [{"resourceType": "Topic", "patternType": "Literal", "name": "…", "acls": [{…}, …]}, …],
+     "delegation_tokens": [{…}, …],
      "scram_credentials": {user: {mechanism: "salt=…,stored_key=…,server_key=…,iterations=…"}},
      "deleting": [uuid, …]}
 
-The entries of `acls` have the form of those in ZooKeeper (`znodes/acls`).
+Delegation tokens have the form of those in ZooKeeper (`security.tokens`), and so have the entries of `acls`
+(`znodes/acls`).
 
 A topic's partitions are stored in columns, with one entry for each partition in order; `adding`, `removing` and
 `recovering` name only the partitions with a reassignment or an unclean election. Each topic is on its own line. Of
@@ -44,6 +46,7 @@ from broker.metadata.model import (
 )
 from broker.metadata.znodes import acls
 from broker.quota.entities import QuotaEntity
+from broker.security.tokens import Token, of_content
 from kafkalog.protocol.errors import InvalidRequestError
 from kafkalog.protocol.scram import ScramCredential, ScramMechanism
 
@@ -67,6 +70,7 @@ def to_json(state: ClusterState) -> str:
             {"entity": dict(entity.parts), "values": dict(values)} for entity, values in state.client_quotas.items()
         ],
         "acls": [_acl_entry(pattern, entries) for pattern, entries in state.acls.items()],
+        "delegation_tokens": [token.content() for token in state.tokens.values()],
         "scram_credentials": {
             user: {mechanism.value: credential.text() for mechanism, credential in credentials.items()}
             for user, credentials in state.scram_credentials.items()
@@ -126,6 +130,7 @@ def from_json(text: str, source: str) -> ClusterState:
             group_config=_configs(data.get("group_config", {})),
             client_quotas=_quotas(data.get("client_quotas", [])),
             acls=_acls(data.get("acls", [])),
+            tokens=_tokens(data.get("delegation_tokens", [])),
             scram_credentials=_credentials(data.get("scram_credentials", {})),
             deleting=frozenset(uuid.UUID(item) for item in data["deleting"]),
             next_producer_id=_number(data["next_producer_id"]),
@@ -222,6 +227,10 @@ def _acls(found: list[dict[str, Any]]) -> dict[ResourcePattern, Entries]:
             raise ValueError(f"there are no ACLs of {each['resourceType']}, {each['patternType']}")
         read[ResourcePattern(kind, pattern_type, _text(each["name"]))] = acls.of_json(each["acls"])
     return read
+
+
+def _tokens(entries: list[dict[str, Any]]) -> dict[str, Token]:
+    return {token.token_id: token for token in map(of_content, entries)}
 
 
 def _credentials(entries: dict[str, dict[str, str]]) -> dict[str, Mapping[ScramMechanism, ScramCredential]]:

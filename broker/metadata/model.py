@@ -16,6 +16,7 @@ from typing import NamedTuple
 from broker.authorizer.model import Acls
 from broker.config.listeners import Endpoint
 from broker.quota.entities import QuotaEntity
+from broker.security.tokens import Token
 from kafkalog.protocol.scram import ScramCredential, ScramMechanism
 
 NO_LEADER = -1
@@ -117,6 +118,8 @@ class ClusterState:
     """The number of stored changes."""
     scram_credentials: Mapping[str, Mapping[ScramMechanism, ScramCredential]] = field(default_factory=dict)
     """The SCRAM credentials by user."""
+    tokens: Mapping[str, Token] = field(default_factory=dict)
+    """The delegation tokens by their ids. A member of a cluster reads them only if it has their secret."""
 
     def partition(self, topic: str, index: int) -> PartitionState | None:
         """Return the partition, or None if it does not exist."""

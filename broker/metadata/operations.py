@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 from broker.authorizer.model import Entries, ResourcePattern
 from broker.metadata.model import BrokerRegistration, ClusterState, PartitionState, TopicState
 from broker.quota.entities import QuotaEntity
+from broker.security.tokens import Token
 from kafkalog.protocol.scram import ScramCredential, ScramMechanism
 
 K = TypeVar("K")
@@ -75,6 +76,10 @@ class Draft:
     @property
     def acls(self) -> dict[ResourcePattern, Entries]:
         return self._map("acls", self._state.acls)
+
+    @property
+    def tokens(self) -> dict[str, Token]:
+        return self._map("tokens", self._state.tokens)
 
     @property
     def scram_credentials(self) -> dict[str, Mapping[ScramMechanism, ScramCredential]]:
@@ -384,6 +389,24 @@ class SetScramCredentials:
 
     def nodes(self) -> Sequence[Node]:
         return [("scram", self.user)]
+
+
+@dataclass(frozen=True, slots=True)
+class SetToken:
+    """Replace a delegation token; None removes it (DelegationTokenRecord, RemoveDelegationTokenRecord)."""
+
+    durable: ClassVar[bool] = True
+    token_id: str
+    token: Token | None
+
+    def apply(self, draft: Draft) -> None:
+        if self.token is not None:
+            draft.tokens[self.token_id] = self.token
+        else:
+            draft.tokens.pop(self.token_id, None)
+
+    def nodes(self) -> Sequence[Node]:
+        return [("token", self.token_id)]
 
 
 @dataclass(frozen=True, slots=True)

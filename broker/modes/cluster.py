@@ -100,6 +100,7 @@ class ClusterMode:
             patience_s=patience_s,
             with_topic_ids=config.protocol_version.has(Feature.TOPIC_IDS),
             with_acls=config.has_authorizer,
+            with_tokens=config.token_secret is not None,
         )
         state = await self._store.start()
         logger.info("broker %d belongs to the cluster %s", self.broker_id, found)

@@ -9,6 +9,7 @@ and quotas are read from the nodes below `/config`, access control entries from 
 - `notices`    follows `/config/changes` and nodes like it, and removes old notices
 - `acls`       reads, writes and follows access control entries
 - `topics`     creates and deletes topics and adds partitions
+- `tokens`     delegation tokens: reads, writes and follows them
 - `writing`    writes configurations, quotas and blocks of producer ids
 - `session`    requests that are made again after a lost connection; the size that a node may have
 """

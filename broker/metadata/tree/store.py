@@ -29,6 +29,7 @@ from broker.metadata.operations import (
     SetClientQuota,
     SetConfig,
     SetScramCredentials,
+    SetToken,
     TakeProducerIds,
     apply,
 )
@@ -38,9 +39,11 @@ from broker.metadata.tree.entities import TOPICS, NoNodeForError, changes, name_
 from broker.metadata.tree.notices import OF_CONFIGS, Notices
 from broker.metadata.tree.reading import read_all, read_nodes
 from broker.metadata.tree.session import MAX_BYTES, Session, each_of
+from broker.metadata.tree.tokens import TokenTree
 from broker.metadata.tree.topics import TopicOperation, TopicWriter, View
 from broker.metadata.tree.writing import ConfigWriter, next_producer_id, take_producer_ids
 from broker.metadata.znodes import paths
+from broker.security.tokens import Token
 from broker.zookeeper.interface import ZooKeeper, ZooKeeperError
 
 logger = logging.getLogger(__name__)
@@ -49,7 +52,8 @@ ATTEMPTS = 20
 """The number of attempts of a commit whose nodes others keep changing."""
 
 _WRITTEN = (
-    CreateTopic, AddPartitions, DeleteTopic, SetConfig, SetClientQuota, SetScramCredentials, SetAcls, TakeProducerIds,
+    CreateTopic, AddPartitions, DeleteTopic, SetConfig, SetClientQuota, SetScramCredentials, SetAcls, SetToken,
+    TakeProducerIds,
 )  # fmt: skip
 """The operations that commits may contain."""
 
@@ -69,6 +73,7 @@ class ZooKeeperStore:
         patience_s: how long a commit waits for a connection to ZooKeeper.
         with_topic_ids: whether new topics get ids (`inter.broker.protocol.version` is 2.8 or later).
         with_acls: whether access control entries are read, because the broker has an authorizer.
+        with_tokens: whether delegation tokens are read, because the broker has their secret.
         max_bytes: the size of a request that ZooKeeper takes (its `jute.maxbuffer`).
     """
 
@@ -83,6 +88,7 @@ class ZooKeeperStore:
         patience_s: float = 18.0,
         with_topic_ids: bool = True,
         with_acls: bool = False,
+        with_tokens: bool = False,
         max_bytes: int = MAX_BYTES,
     ) -> None:
         self._broker_id = broker_id
@@ -103,6 +109,9 @@ class ZooKeeperStore:
         self._configs = ConfigWriter(self._session, f"{broker_id}-{zookeeper.session_id:x}")
         self._notices = Notices(OF_CONFIGS, self._session, now_ms, self._read_again, self._read_all)
         self._acls = AclTree(self._session, now_ms, lambda: self._state.acls, self._take_acls) if with_acls else None
+        self._tokens = None
+        if with_tokens:
+            self._tokens = TokenTree(self._session, now_ms, lambda: self._state.tokens, self._take_tokens)
         self._reading: asyncio.Task[None] | None = None
 
     @property
@@ -122,6 +131,8 @@ class ZooKeeperStore:
         await self._notices.start()
         if self._acls is not None:
             await self._acls.start()
+        if self._tokens is not None:
+            await self._tokens.start()
         return self._state
 
     async def stop(self) -> None:
@@ -129,6 +140,8 @@ class ZooKeeperStore:
         await self._notices.stop()
         if self._acls is not None:
             await self._acls.stop()
+        if self._tokens is not None:
+            await self._tokens.stop()
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
@@ -247,6 +260,7 @@ class ZooKeeperStore:
         topics = [each for each in operations if isinstance(each, TopicOperation)]
         configs = [each for each in operations if isinstance(each, SetConfig | SetClientQuota | SetScramCredentials)]
         acls = {each.pattern: each.entries for each in operations if isinstance(each, SetAcls)}
+        tokens = {each.token_id: each.token for each in operations if isinstance(each, SetToken)}
         ids = [each for each in operations if isinstance(each, TakeProducerIds)]
         others = {type(each).__name__ for each in operations if not isinstance(each, _WRITTEN)}
         if others:
@@ -264,6 +278,9 @@ class ZooKeeperStore:
             if acls:
                 assert self._acls is not None
                 written &= await self._acls.write(acls, {each: state.acls.get(each, frozenset()) for each in acls})
+            if tokens:
+                assert self._tokens is not None
+                written &= await self._tokens.write(tokens, state.tokens)
             for taken in ids:
                 written &= await self._take_ids(state.next_producer_id, taken)
         except ZooKeeperError as error:
@@ -299,6 +316,10 @@ class ZooKeeperStore:
 
     def _take_acls(self, found: Mapping[ResourcePattern, Entries]) -> None:
         operations = [SetAcls(pattern, entries) for pattern, entries in found.items()]
+        self._replace(apply(self._state, operations), operations)
+
+    def _take_tokens(self, found: Mapping[str, Token | None]) -> None:
+        operations = [SetToken(token_id, token) for token_id, token in found.items()]
         self._replace(apply(self._state, operations), operations)
 
     async def _read_all(self) -> None:

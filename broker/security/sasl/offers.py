@@ -16,7 +16,7 @@ from broker.security.sasl.jaas import Login, example, read_login
 from broker.security.sasl.kerberos.offer import make_gssapi
 from broker.security.sasl.mechanisms.interface import MakeMechanism
 from broker.security.sasl.mechanisms.plain import PlainAccounts, PlainServer
-from broker.security.sasl.mechanisms.scram import Find, ScramServer, UnknownUsers
+from broker.security.sasl.mechanisms.scram import Find, FindToken, ScramServer, UnknownUsers
 from broker.security.sasl.oauth.fetching import RemoteKeys
 from broker.security.sasl.oauth.offer import make_oauthbearer
 from kafkalog.protocol.scram import ScramMechanism
@@ -35,6 +35,8 @@ class Sources:
 
     find: FindCredentials
     """Finds the credentials of SCRAM's users."""
+    find_tokens: Callable[[ScramMechanism], FindToken]
+    """Finds the credentials of delegation tokens."""
     unknown: UnknownUsers
     """Stands for users who have none."""
     add_keys: Callable[[RemoteKeys], None]
@@ -83,7 +85,9 @@ def _make(
 ) -> MakeMechanism:
     mechanism = ScramMechanism.of_name(name)
     if mechanism is not None:
-        return partial(ScramServer, mechanism, sources.find(mechanism), sources.unknown)
+        return partial(
+            ScramServer, mechanism, sources.find(mechanism), sources.unknown, find_token=sources.find_tokens(mechanism)
+        )
     if name == "OAUTHBEARER":
         return make_oauthbearer(endpoint, config, login, sources.add_keys)
     if name == "GSSAPI":

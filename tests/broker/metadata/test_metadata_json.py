@@ -21,6 +21,7 @@ from broker.metadata.model import (
     PartitionState,
     TopicState,
 )
+from broker.security.tokens import Token
 from kafkalog.protocol.scram import ScramCredential, ScramMechanism
 from tests.broker.authorizer.naive import acls
 
@@ -52,6 +53,10 @@ keys = st.binary(min_size=32, max_size=32)
 credentials = st.builds(ScramCredential, st.binary(min_size=1), keys, keys, st.integers(4096, 16_384))
 
 
+principals = st.builds("User:{}".format, names)
+tokens = st.builds(Token, names, principals, principals, st.lists(principals, max_size=2).map(tuple), ids, ids, ids)
+
+
 def by_name(found: Mapping[str, tuple[uuid.UUID, list[PartitionState], dict[str, str]]]) -> dict[str, TopicState]:
     return {name: TopicState(name, topic_id, tuple(held), config) for name, (topic_id, held, config) in found.items()}
 
@@ -71,6 +76,7 @@ states = st.builds(
     st.integers(0, 1 << 62),
     ids,
     st.dictionaries(st.text(max_size=9), st.dictionaries(st.just(ScramMechanism.SHA_256), credentials), max_size=3),
+    st.lists(tokens, max_size=2).map(lambda found: {token.token_id: token for token in found}),
 )
 
 

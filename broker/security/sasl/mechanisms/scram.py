@@ -21,6 +21,8 @@ from collections.abc import Callable
 from broker.security.sasl.mechanisms.interface import Identity, SaslError
 from kafkalog.protocol.scram import DEFAULT_ITERATIONS, MIN_ITERATIONS, SALT_BYTES, ScramCredential, ScramMechanism
 
+FindToken = Callable[[str], tuple[ScramCredential, Identity] | None]
+"""Returns the credential of a delegation token for the mechanism, and its owner; None if there is no such token."""
 Find = Callable[[str], ScramCredential | None]
 """Returns the credential of a user for the mechanism; None if there is none."""
 
@@ -82,6 +84,7 @@ class ScramServer:
         find: returns the credentials of users.
         unknown: makes salts for users that do not exist.
         make_nonce: makes a fresh random string of printable ASCII without commas.
+        find_token: returns the credentials of delegation tokens.
     """
 
     is_slow = False
@@ -92,12 +95,16 @@ class ScramServer:
         find: Find,
         unknown: UnknownUsers,
         make_nonce: Callable[[], str] = lambda: secrets.token_hex(16),
+        find_token: FindToken = lambda token_id: None,
     ) -> None:
         self.identity: Identity | None = None
         self.claimed = ""
         self._mechanism = mechanism
         self._find = find
         self._unknown = unknown
+        self._find_token = find_token
+        self._of_token: Identity | None = None
+        """The owner of the delegation token by which the client logs in, if it does."""
         self._make_nonce = make_nonce
         self._credential: ScramCredential | None = None
         """The credential to check against; None before the first message."""
@@ -130,9 +137,12 @@ class ScramServer:
         authorization_id = match["authzid"]
         if authorization_id is not None and _unescaped(authorization_id) != username:
             raise SaslError("Client requested an authorization id that is different from username")
-        if ",tokenauth=true" in match["extensions"].lower():
-            raise SaslError("the client logs in by a delegation token, which this broker does not have")
-        credential = self._find(username)
+        credential: ScramCredential | None
+        if ",tokenauth=true," in f"{match['extensions'].lower()},":
+            found = self._find_token(username)
+            credential, self._of_token = (None, None) if found is None else found
+        else:
+            credential = self._find(username)
         if credential is not None and credential.iterations < MIN_ITERATIONS:
             raise SaslError(f"the credential has {credential.iterations} iterations, fewer than {MIN_ITERATIONS}")
         self._is_known = credential is not None
@@ -163,7 +173,7 @@ class ScramServer:
         is_right = hmac.compare_digest(mechanism.digest(client_key), credential.stored_key)
         if not (is_right and self._is_known):
             raise SaslError("Invalid client credentials")
-        self.identity = Identity(self.claimed)
+        self.identity = self._of_token or Identity(self.claimed)
         return f"v={b64encode(mechanism.sign(credential.server_key, signed)).decode()}"
 
 

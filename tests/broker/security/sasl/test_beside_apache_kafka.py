@@ -34,6 +34,7 @@ SASL = {
     "listener.name.brokers.scram-sha-256.sasl.jaas.config": (
         f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{USER}" password="{PASSWORD}";'
     ),
+    "delegation.token.secret.key": "of-all-tokens",
     # So short that brokers log in again several times.
     "listener.name.brokers.scram-sha-256.connections.max.reauth.ms": "3000",
 }
@@ -79,12 +80,18 @@ class ClusterWithSasl(MixedCluster):
         }
 
     def may_log_in(self, broker: int, user: str, password: str) -> bool:
-        try:
-            with Admin(self.properties(broker, user, password)) as admin:
-                admin.list_topics()
-        except AuthenticationError:
-            return False
-        return True
+        return accepts(self.properties(broker, user, password))
+
+    def make_token(self, asked: int) -> None:
+        """Make a token at one broker, log in by it at all, and end it."""
+        with Admin(self.properties(asked, USER, PASSWORD)) as admin:
+            token = admin.delegation_tokens.create()
+            for broker in IDS:
+                config = self.properties(broker, "", "") | {"sasl.jaas.config": token.jaas}
+                del config["sasl.username"], config["sasl.password"]
+                wait_until(lambda: accepts(config), f"the token of {asked} is known at {broker}", 60)  # noqa: B023
+            admin.delegation_tokens.expire(token.hmac)
+            wait_until(lambda: not accepts(config), f"the token of {asked} is ended at {broker}", 60)
 
     def make_user(self, asked: int, user: str, password: str) -> None:
         with Admin(self.properties(asked, USER, PASSWORD)) as admin:
@@ -92,6 +99,16 @@ class ClusterWithSasl(MixedCluster):
         for broker in IDS:
             wait_until(lambda: self.may_log_in(broker, user, password), f"{user} may log in at {broker}", 60)  # noqa: B023
             assert not self.may_log_in(broker, user, "guessed")
+
+
+def accepts(config: dict[str, Any]) -> bool:
+    """Return whether a broker accepts a login."""
+    try:
+        with Admin(config) as admin:
+            admin.list_topics()
+    except AuthenticationError:
+        return False
+    return True
 
 
 @pytest.mark.usefixtures("foreign_programs")
@@ -118,6 +135,8 @@ def test_controllers_followers_and_users_of_both_sides(tmp_path: Path, monkeypat
 
         write(values[:100])
         cluster.make_user(THEIRS, "ann", "of-ann")
+        cluster.make_token(THEIRS)
+        cluster.make_token(OURS)
         cluster.stop(THEIRS)
         cluster.wait_alive((2, OURS), (2, OURS))
         cluster.restart(THEIRS)

@@ -27,7 +27,9 @@ WITH_PLAIN = {**SASL, "sasl.enabled.mechanisms": "PLAIN", f"{PREFIX}.plain.sasl.
 def offer_of(texts: dict[str, str], listener: str = "SASL_PLAINTEXT") -> Offer:
     config = BrokerConfig(texts)
     endpoint = next(each for each in config.listeners if each.name == listener)
-    sources = Sources(lambda mechanism: lambda user: None, UnknownUsers(b""), lambda keys: None)
+    sources = Sources(
+        lambda mechanism: lambda user: None, lambda mechanism: lambda token: None, UnknownUsers(b""), lambda keys: None
+    )
     return make_offer(endpoint, config.of_listener(listener), sources)
 
 

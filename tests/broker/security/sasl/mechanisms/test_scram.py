@@ -158,8 +158,31 @@ def test_a_first_message_that_is_wrong(message: bytes) -> None:
 
 def test_the_authorization_id_and_extensions() -> None:
     assert server().answer(b"n,a=alice,n=alice,r=c,more=1,ext=2").startswith(b"r=cserver,s=")
-    with pytest.raises(SaslError, match="delegation token"):
-        server().answer(b"n,,n=alice,r=c,tokenauth=true")
+
+
+def test_a_delegation_token_stands_for_its_owner() -> None:
+    mechanism = ScramMechanism.SHA_256
+    credential, owner = ScramCredential.of_password(mechanism, "hmac"), Identity("ann", 9000, is_of_token=True)
+
+    def log_in(token_id: str, password: str, *, token_auth: bool = True) -> ScramServer:
+        ours = ScramServer(mechanism, USERS[mechanism].get, UNKNOWN, find_token={"token-1": (credential, owner)}.get)
+        theirs = Scram("SHA-256", token_id, password, token_auth=token_auth)
+        proof = theirs.answer(ours.answer(theirs.first()))
+        assert proof is not None
+        theirs.answer(ours.answer(proof))
+        return ours
+
+    assert log_in("token-1", "hmac").identity == owner
+    assert log_in("alice", "a-secret", token_auth=False).identity == Identity("alice")
+    # A user is no token, a token is no user, and a token that does not exist is told at the end, too.
+    for token_id, password, token_auth in (
+        ("alice", "a-secret", True),
+        ("token-1", "hmac", False),
+        ("token-2", "hmac", True),
+        ("token-1", "guessed", True),
+    ):
+        with pytest.raises(SaslError, match="Invalid client credentials"):
+            log_in(token_id, password, token_auth=token_auth)
 
 
 def test_librdkafka_before_2_6_1_repeats_its_nonce() -> None:
