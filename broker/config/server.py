@@ -33,7 +33,7 @@ from broker.config.message_format import is_version
 from broker.config.protocol_version import ProtocolVersion
 from broker.config.security.listener_config import ListenerConfig, without_listener
 from broker.config.security.oauth import OAUTH_KEYS
-from broker.config.security.sasl import SASL_KEYS
+from broker.config.security.sasl import SASL_KEYS, sasl_fault
 from broker.config.security.tls import JAVA_KEYS, TLS_KEYS
 from broker.config.security.tokens import OLD_SECRET, SECRET, TOKEN_KEYS
 from broker.config.stored_topic import ALL_REPLICAS, MIN_INSYNC, StoredTopicConfig, removal_keys
@@ -267,7 +267,7 @@ class BrokerConfig:
             raise ConfigError(
                 f"{self.topic_default('retention.ms')[1]} must be unlimited (-1) or, greater than or equal to 1"
             )
-        if fault := self.cleaner_config().fault() or group_fault(self.__getitem__):
+        if fault := self.cleaner_config().fault() or group_fault(self.__getitem__) or sasl_fault(self.__getitem__):
             raise ConfigError(fault)
 
     def __getitem__(self, name: str) -> Value:

@@ -5,6 +5,8 @@ Names and defaults are those of Apache Kafka 3.9; names that begin with `kafkalo
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from broker.config.definition import ConfigError, ConfigKey, Scope, Type, Value, at_least
 from broker.config.security.listener_config import MECHANISMS
 
@@ -26,6 +28,14 @@ def _no_other_builder(name: str, value: Value) -> None:
     if value not in (None, DEFAULT_BUILDER):
         # A broker that ignored it would take clients for others than they are.
         raise ConfigError(f"{name} names a class of Java's, which cannot run here: remove the key")
+
+
+def sasl_fault(value: Callable[[str], Value]) -> str | None:
+    """Return why keys contradict each other; None if they do not."""
+    delay, idle = value(FAILURE_DELAY), value("connections.max.idle.ms")
+    if 0 <= idle <= delay:
+        return f"{FAILURE_DELAY}={delay} must be less than connections.max.idle.ms={idle}"
+    return None
 
 
 SASL_KEYS = [

@@ -108,6 +108,13 @@ def test_passwords_are_not_shown_in_errors_of_the_configuration() -> None:
     assert "cannot run here" in str(caught.value)
 
 
+def test_a_delay_is_shorter_than_the_time_without_traffic() -> None:
+    texts = {"connection.failed.authentication.delay.ms": "500", "connections.max.idle.ms": "500"}
+    with pytest.raises(ConfigError, match=r"delay\.ms=500 must be less than connections\.max\.idle\.ms=500"):
+        BrokerConfig(texts)
+    BrokerConfig({**texts, "connections.max.idle.ms": "-1"})
+
+
 # -- between brokers
 
 MEMBER = {
