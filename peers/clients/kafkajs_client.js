@@ -8,9 +8,13 @@ const DEADLINE_MS = 30000
 const CODECS = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP }
 const ACKS = { 0: 0, 1: 1, all: -1 }
 
+// A login, as mechanism,user,password.
+const [mechanism, username, password] = (process.env.PEER_SASL || '').split(',')
+
 const kafka = new Kafka({
   clientId: 'kafkajs-peer',
   brokers: [process.argv[2]],
+  sasl: mechanism ? { mechanism, username, password } : undefined,
   logLevel: logLevel.NOTHING,
   retry: { retries: 8, initialRetryTime: 100 },
 })

@@ -69,12 +69,6 @@ class AcceptedContext:
         """The name of the client, such as `alice@REALM`. Available once the context is established."""
         return str(self._context.initiator_name)
 
-    @property
-    def expires_in_s(self) -> float | None:
-        """The seconds for which the client's ticket is valid."""
-        lifetime = self._context.lifetime
-        return None if lifetime is None else float(lifetime)
-
     def step(self, token: bytes) -> bytes | None:
         """Take a token of the client; return the next one, or None.
 

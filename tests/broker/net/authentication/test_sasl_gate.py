@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.config.listeners import Endpoint
 from broker.net.authentication.sasl_gate import FAREWELL_S, RENEWAL_PAUSE_S, SaslGate, SaslListener
@@ -296,6 +298,24 @@ def test_a_client_that_is_known_sends_long_frames(room: Room) -> None:
     client.send_bytes(b"x" * (MAX_REQUEST - 10 - 90_002))
     assert client.received() == b"ok"
     assert room.memory.used == 0
+
+
+@given(st.lists(st.binary(max_size=300), max_size=6), st.booleans())
+def test_no_bytes_get_through(pieces: list[bytes], is_renewal: bool) -> None:
+    room = Room(max_reauth_ms=5000)
+    client = room.client()
+    if is_renewal:
+        client.log_in()
+        room.run(5)
+        client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    for piece in pieces:
+        if not client.closed:
+            # Whole frames, and bytes as they come.
+            client.send_bytes(len(piece).to_bytes(4, "big") + piece if len(piece) % 2 else piece)
+    room.run(WAIT_S)
+    assert room.served == []
+    assert client.closed or is_renewal
+    assert len(room.unauthenticated) == 0
 
 
 # -- mechanisms that take long

@@ -23,6 +23,8 @@ from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from peers import require
 from peers.brokers import kafka
+from peers.clients.base import Record
+from peers.clients.lines import KafkaJsClient
 from peers.kcat import missing, run_kcat
 from tests.support.secured.sasl_broker import MECHANISMS, PASSWORDS, PREFIX, SaslBroker
 from tests.support.secured.uses import produce, read_as_member
@@ -159,6 +161,24 @@ def test_java(sasl_broker: SaslBroker, version: str, mechanism: str, tmp_path: P
     reading = [*where, "--consumer.config", str(config), "--from-beginning", "--max-messages", "2"]
     found = kafka.run_java_tool("org.apache.kafka.tools.consumer.ConsoleConsumer", reading, version)
     assert [line for line in found.splitlines() if line in ("one", "two")] == ["one", "two"]
+
+
+# -- kafkajs
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("mechanism", ["plain", "scram-sha-256", "scram-sha-512"])
+def test_kafkajs(sasl_broker: SaslBroker, mechanism: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    require(KafkaJsClient.missing())
+    monkeypatch.setenv("PEER_SASL", f"{mechanism},alice,{PASSWORDS['alice']}")
+    client = KafkaJsClient(sasl_broker.sasl_address)
+    try:
+        topic = name()
+        client.create_topic(topic)
+        client.produce(topic, 0, [Record(None, b"x")])
+        assert [record.value for record in client.consume(topic, 0, 0, 1)] == [b"x"]
+    finally:
+        client.close()
 
 
 # -- without a library
