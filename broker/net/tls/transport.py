@@ -303,8 +303,8 @@ class TlsTransport:
         self._deadline.cancel()
         self._state = State.OPEN
         self._waits_for_turn = False
-        # A client may send its first request with the end of the handshake.
-        self._may_have_more = True
+        # A client may send its first request with the end of the handshake. OpenSSL does not read ahead.
+        self._may_have_more = self._incoming.pending > 0
         self._register()
         self._call_back_soon()
 
