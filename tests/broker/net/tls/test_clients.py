@@ -283,3 +283,11 @@ def test_the_java_tools(secured: Secured, made_stores: Stores, tmp_path: Path) -
     )
     assert "listener.name.mtls.ssl.client.auth=required sensitive=false" in described
     assert "ssl.keystore.password=null sensitive=true" in described
+    renewed = tmp_path / "renewed.pem"
+    renewed.write_bytes(secured.made.server.read_bytes())
+    run(
+        "kafka.admin.ConfigCommand",
+        *("--alter", "--entity-type", "brokers", "--entity-name", "0", "--command-config", str(config)),
+        *("--add-config", f"listener.name.mtls.ssl.keystore.location={renewed}"),
+    )
+    secured.broker.wait_logged("listener MTLS uses renewed certificates: CN=server")
