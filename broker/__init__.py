@@ -16,14 +16,12 @@ Each package imports only those below it (the contract stands in pyproject.toml)
 - `member/`      a broker as a member of a cluster over ZooKeeper
 - `replica/`     partitions as replicas: roles, high watermark, operations that wait
 - `cluster_links` links from this broker to the others of its cluster
-- `security/`    who may speak with the broker, and how: TLS
+- `security/`    who may speak with the broker, how, and what they may do: TLS, SASL, ACLs
 - `runtime`      what a broker is given from outside: loop, workers, clock, network, files, random numbers
 - `net/`         listeners, client connections, links to other brokers
 - `metadata/`    the cluster's metadata: model, operations, stores, and the cache that requests read
-- `security/`    who clients are: SASL
 - `config/`      every configuration key, declared once
 - `log/`         one partition's log and everything that maintains it
-- `authorizer/`  access control lists, and who may do what
 - `quota/`       what clients may use of a broker
 - `counters`     plain counters that serving requests increments
 - `zookeeper/`   sessions with ZooKeeper, for brokers of a cluster

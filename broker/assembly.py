@@ -8,23 +8,21 @@ from collections.abc import Callable
 from broker.api.context import Broker
 from broker.api.fetch.fetch_session import FetchSessionCache
 from broker.api.large import CHECKING_WORKERS, FullCollections, Lanes, Turns, release
-from broker.authorizer.authorizer import Authorizer
-from broker.authorizer.model import AclOperation, ResourceType
-from broker.config.authorizer import super_users
 from broker.config.protocol_version import Feature
+from broker.config.security.authorizer import super_users
 from broker.config.server import BrokerConfig
-from broker.controller.acls import AclController, follow
 from broker.controller.auto_creation import AutoCreation
 from broker.controller.channel import LoneChannel
 from broker.controller.cluster.controller import ClusterController
 from broker.controller.cluster_topics import ClusterExecution
 from broker.controller.configs import ConfigController, effective_config
 from broker.controller.controller_ids import ControllerIds
-from broker.controller.delegation_tokens import DelegationTokens, TokenLimits
 from broker.controller.producer_ids import BLOCK, ProducerIds, blocks_of
 from broker.controller.publisher import ConfigPublisher
 from broker.controller.quotas import QuotaController
-from broker.controller.scram_users import ScramUsers
+from broker.controller.security.acls import AclController, follow
+from broker.controller.security.delegation_tokens import DelegationTokens, TokenLimits
+from broker.controller.security.scram_users import ScramUsers
 from broker.controller.topic_execution import DeletionListeners
 from broker.controller.topics import TopicController, lone_topics
 from broker.coordinator.group.classic.classic_groups import ClassicGroups
@@ -42,6 +40,8 @@ from broker.quota.measures import Window
 from broker.replica.hosting.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
+from broker.security.authorizer.authorizer import Authorizer
+from broker.security.authorizer.model import AclOperation, ResourceType
 from broker.system.workers import WorkerShare
 from kafkalog.protocol.api_keys import ApiKey
 

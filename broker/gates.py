@@ -16,8 +16,8 @@ from broker.net.authentication.sasl_gate import SaslGate, SaslListener
 from broker.net.authentication.unauthenticated import UnauthenticatedConnections
 from broker.net.connection import Connection, Dispatcher
 from broker.net.framing import BASE_CAPACITY, FrameLimits
-from broker.net.memory import RequestMemory
-from broker.net.told import Told
+from broker.net.limits.memory import RequestMemory
+from broker.net.limits.told import Told
 from broker.runtime import Runtime
 from broker.security.sasl.authenticator import Offer
 from broker.security.sasl.mechanisms.interface import Identity

@@ -15,7 +15,6 @@ import sys
 import threading
 from typing import NoReturn
 
-from broker.authorizer.authorizer import AUDIT_LOGGER
 from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
 from broker.log.directories.log_dir import InconsistentClusterIdError, LogDirLockedError, LogDirUnusableError
@@ -23,6 +22,7 @@ from broker.log.files.file_ops import OS, FileOps
 from broker.log.recovery.loading import DuplicateLogError
 from broker.metadata.model import MetadataError
 from broker.runtime import Runtime
+from broker.security.authorizer.authorizer import AUDIT_LOGGER
 from broker.server import Server
 from broker.system import collector, compiler_pages
 from broker.system.announcing import announce, ready_line

@@ -9,7 +9,6 @@ A module of handlers serves one family of APIs and lists them in `HANDLERS`. The
 - `errors`        errors become Kafka's error codes
 - `current_leaders`  responses name the leaders of partitions that are not led here (KIP-951)
 - `large`         large requests are served in turns, so that others need not wait
-- `unknown_cluster`  requests about the cluster wait until the controller has told this broker of it
 - `loop_time`     how long requests keep the event loop busy, for quotas
 
 Handlers:
@@ -17,12 +16,11 @@ Handlers:
 - `versions`      ApiVersions
 - `authentication`  SaslHandshake and SaslAuthenticate where nothing is to be authenticated
 - `metadata`      Metadata, DescribeCluster, DescribeTopicPartitions
-- `explanations`  why a partition changed, for DescribeTopicPartitions
 - `offsets`       ListOffsets, OffsetForLeaderEpoch, DeleteRecords
 - `produce`       Produce
 - `fetch`         Fetch
 - `groups`        FindCoordinator, groups of both protocols, committed offsets
 - `transactions`  InitProducerId, transactions and their administration
-- `cluster`       what brokers of a cluster ask of each other
+- `cluster`       what brokers of a cluster ask of each other, and what clients learn of it
 - `admin`         topics, configurations, log directories, replicas, quotas, SCRAM credentials, ACLs
 """

@@ -13,7 +13,7 @@ import functools
 from collections.abc import Awaitable, Callable
 
 from broker.api.context import Request
-from broker.authorizer.model import AclOperation, ResourceType
+from broker.security.authorizer.model import AclOperation, ResourceType
 from kafkalog.protocol.errors import ErrorCode
 
 Handler = Callable[[Request], Awaitable[None] | None]

@@ -13,18 +13,16 @@ from broker.api.errors import ClientGoneError, make_encodable
 from broker.api.fetch.fetch_session import FetchSessionCache
 from broker.api.large import FullCollections, Lanes, Turn, Turns, release
 from broker.api.loop_time import LoopTime
-from broker.authorizer.authorizer import Authorizer
-from broker.authorizer.model import ALL_OPERATIONS, CLUSTER_NAME, NOT_ASKED, AclOperation, ResourceType
 from broker.config.server import BrokerConfig
-from broker.controller.acls import AclController
 from broker.controller.auto_creation import AutoCreation
 from broker.controller.cluster.controller import ClusterController
 from broker.controller.configs import ConfigController
-from broker.controller.delegation_tokens import DelegationTokens
 from broker.controller.producer_ids import ProducerIds
 from broker.controller.publisher import ConfigPublisher
 from broker.controller.quotas import QuotaController
-from broker.controller.scram_users import ScramUsers
+from broker.controller.security.acls import AclController
+from broker.controller.security.delegation_tokens import DelegationTokens
+from broker.controller.security.scram_users import ScramUsers
 from broker.controller.topics import TopicController
 from broker.coordinator.group.classic.classic_groups import ClassicGroups
 from broker.coordinator.group.kip848.consumer_groups import ConsumerGroups
@@ -40,6 +38,8 @@ from broker.quota.client import ClientQuota, ClientQuotas, Mutations
 from broker.quota.connections import ConnectionRates
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
+from broker.security.authorizer.authorizer import Authorizer
+from broker.security.authorizer.model import ALL_OPERATIONS, CLUSTER_NAME, NOT_ASKED, AclOperation, ResourceType
 from broker.system.workers import Workers, WorkerShare
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import EncodeError, RequestHeader, encode_response

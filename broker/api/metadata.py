@@ -11,13 +11,13 @@ from itertools import islice
 from typing import Any
 
 from broker.api.authorization import TopicRights
+from broker.api.cluster.explanations import explanation
+from broker.api.cluster.unknown_cluster import knows_cluster
 from broker.api.context import Broker, Request
 from broker.api.errors import error_code
-from broker.api.explanations import explanation
-from broker.api.unknown_cluster import knows_cluster
-from broker.authorizer.model import AclOperation, ResourceType
 from broker.controller.decisions.planning import MAX_PARTITIONS_PER_REQUEST, check_topic_name
 from broker.metadata.model import NO_LEADER, NO_TOPIC_ID, TopicState
+from broker.security.authorizer.model import AclOperation, ResourceType
 from kafkalog.protocol.errors import (
     ErrorCode,
     InvalidTopicError,

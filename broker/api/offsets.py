@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from broker.api.authorization import TopicRights
 from broker.api.context import Request
 from broker.api.errors import Answering, error_code
-from broker.authorizer.model import AclOperation
 from broker.log.log import Log
 from broker.log.read.log_reader import MAX_TIMESTAMP
 from broker.log.read.segment_times import Unread, read_unread, unknown_largest
@@ -18,6 +17,7 @@ from broker.log.read.time_search import TimestampOffset
 from broker.replica.isolation import FetchIsolation
 from broker.replica.partition import Partition
 from broker.replica.purgatory import DelayedOperation
+from broker.security.authorizer.model import AclOperation
 from kafkalog.protocol.errors import (
     ErrorCode,
     InvalidRequestError,

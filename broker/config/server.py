@@ -12,7 +12,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from broker.config.authorizer import AUTHORIZER_KEYS, OWN_ZOOKEEPER
 from broker.config.cluster import CLUSTER_KEYS
 from broker.config.coordinators import GROUP_KEYS, TRANSACTION_KEYS, TRANSACTION_LOG_KEYS, group_fault
 from broker.config.definition import (
@@ -31,6 +30,7 @@ from broker.config.definition import (
 from broker.config.listeners import Endpoint, check_connection_overrides, parse_listeners, parse_protocol_map
 from broker.config.message_format import is_version
 from broker.config.protocol_version import ProtocolVersion
+from broker.config.security.authorizer import AUTHORIZER_KEYS, OWN_ZOOKEEPER
 from broker.config.security.listener_config import ListenerConfig, without_listener
 from broker.config.security.oauth import OAUTH_KEYS
 from broker.config.security.sasl import SASL_KEYS, sasl_fault

@@ -10,12 +10,9 @@ Services that commit decisions and carry them out:
 - `topic_execution`  what is done once a topic is created or deleted: on a lone broker, and the interface for a cluster
 - `cluster_topics`  the same in a cluster
 - `alterations`    the changes of IncrementalAlterConfigs to one resource
-- `listener_stores`  what belongs to one listener in a broker's configuration
 - `configs`        alters and describes configurations
-- `acls`           creates, deletes and describes access control entries
 - `quotas`         alters and describes client quotas
-- `delegation_tokens`  makes, renews and ends delegation tokens
-- `scram_users`    alters, describes and finds SCRAM credentials
+- `security`       users, tokens, access control entries, and the stores of listeners
 - `channel`        sends brokers the requests that follow from a decision
 - `publisher`      puts committed configurations and quotas in force, whichever broker committed them
 - `producer_ids`   allocates producer ids

@@ -18,7 +18,7 @@ from broker.config.server import SERVER_CONFIG, BrokerConfig, dynamic_fault, is_
 from broker.config.stored_topic import REPAIR, UNREADABLE, read_topic_config, removal_keys
 from broker.config.topic import TOPIC_CONFIG, parse_topic_config
 from broker.controller.alterations import Alteration, Op, altered, check_alterations
-from broker.controller.listener_stores import ListenerStores, changes_listener, check_no_listener
+from broker.controller.security.listener_stores import ListenerStores, changes_listener, check_no_listener
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import ClusterState
 from broker.metadata.operations import ConfigResource, SetConfig, apply

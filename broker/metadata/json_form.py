@@ -33,7 +33,6 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from broker.authorizer.model import Entries, PatternType, ResourcePattern, ResourceType
 from broker.config.listeners import Endpoint
 from broker.metadata.model import (
     NO_CONTROLLER,
@@ -46,6 +45,7 @@ from broker.metadata.model import (
 )
 from broker.metadata.znodes import acls
 from broker.quota.entities import QuotaEntity
+from broker.security.authorizer.model import Entries, PatternType, ResourcePattern, ResourceType
 from broker.security.tokens import Token, of_content
 from kafkalog.protocol.errors import InvalidRequestError
 from kafkalog.protocol.scram import ScramCredential, ScramMechanism

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from broker.authorizer.model import Acls
 from broker.config.listeners import Endpoint
 from broker.quota.entities import QuotaEntity
+from broker.security.authorizer.model import Acls
 from broker.security.tokens import Token
 from kafkalog.protocol.scram import ScramCredential, ScramMechanism
 

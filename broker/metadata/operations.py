@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
-from broker.authorizer.model import Entries, ResourcePattern
 from broker.metadata.model import BrokerRegistration, ClusterState, PartitionState, TopicState
 from broker.quota.entities import QuotaEntity
+from broker.security.authorizer.model import Entries, ResourcePattern
 from broker.security.tokens import Token
 from kafkalog.protocol.scram import ScramCredential, ScramMechanism
 

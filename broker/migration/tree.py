@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from broker.authorizer.model import Acls
 from broker.metadata.model import (
     NO_LEADER,
     ClusterState,
@@ -21,6 +20,7 @@ from broker.metadata.tree.session import MAX_BYTES, OVERHEAD
 from broker.metadata.znodes import acls, configs, controller, paths
 from broker.metadata.znodes.cluster import ProducerIdBlock, encode_block
 from broker.metadata.znodes.topics import StateNode, TopicNode, encode_state, encode_topic, parted
+from broker.security.authorizer.model import Acls
 
 BLOCK = 1000
 """The number of producer ids that the node of the last block names, as with Kafka's brokers."""

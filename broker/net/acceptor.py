@@ -12,14 +12,14 @@ from typing import Protocol
 
 from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
-from broker.net.address_limits import AddressLimits
 from broker.net.connection import Connection, Dispatcher
 from broker.net.disk_reads import DiskReads
-from broker.net.memory import RequestMemory
+from broker.net.limits.address_limits import AddressLimits
+from broker.net.limits.memory import RequestMemory
+from broker.net.limits.told import Told
 from broker.net.session import Session
 from broker.net.sockets.listener import IncomingConnection, Listener
 from broker.net.sockets.network import Network
-from broker.net.told import Told
 from broker.net.transport.interface import Transport
 from broker.quota.connections import ConnectionRates
 from broker.quota.entities import MAX_INT

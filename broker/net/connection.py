@@ -21,12 +21,12 @@ from broker.config.listeners import Endpoint
 from broker.net.chunks import Chunk
 from broker.net.disk_reads import DiskReads
 from broker.net.framing import FrameError, FrameLimits
-from broker.net.memory import RequestMemory
+from broker.net.limits.memory import RequestMemory
+from broker.net.limits.throttle import Throttle
 from broker.net.postponed import Cancellable, PostponedResponse, PostponedResponses
 from broker.net.reader import Reader
 from broker.net.session import Session
 from broker.net.sockets.event_loop import Clock, Timer
-from broker.net.throttle import Throttle
 from broker.net.transport.interface import Transport
 from broker.net.writer import SliceUnreadableError, Wait, Writer
 from broker.net.wrong_protocol import TLS_ALERT

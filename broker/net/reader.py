@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.net.framing import FrameBuffer, FrameLimits
-from broker.net.memory import RequestMemory
-from broker.net.throttle import Throttle
+from broker.net.limits.memory import RequestMemory
+from broker.net.limits.throttle import Throttle
 from broker.net.transport.interface import Transport
 
 

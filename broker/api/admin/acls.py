@@ -11,8 +11,8 @@ from typing import TypeVar
 from broker.api.authorization import needs_cluster
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
-from broker.authorizer.filters import AclFilter
-from broker.authorizer.model import (
+from broker.security.authorizer.filters import AclFilter
+from broker.security.authorizer.model import (
     AclBinding,
     AclEntry,
     AclOperation,

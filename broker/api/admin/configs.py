@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from broker.api.context import Request
 from broker.api.errors import Answering
-from broker.authorizer.model import AclOperation, ResourceType
 from broker.config.stored_topic import UNREADABLE
 from broker.controller.alterations import Alteration, Op
 from broker.controller.configs import Described, ResourceChange, ResourceKind
 from broker.controller.loggers import LoggerController
+from broker.security.authorizer.model import AclOperation, ResourceType
 from kafkalog.protocol.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,

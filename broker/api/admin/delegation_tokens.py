@@ -6,9 +6,9 @@ from typing import Any
 
 from broker.api.context import Request
 from broker.api.errors import error_code
-from broker.authorizer.model import AclOperation, ResourceType
-from broker.controller.delegation_tokens import DelegationTokens
+from broker.controller.security.delegation_tokens import DelegationTokens
 from broker.net.session import ANONYMOUS, USER_TYPE
+from broker.security.authorizer.model import AclOperation, ResourceType
 from broker.security.tokens import Token
 from kafkalog.protocol.errors import ErrorCode, KafkaError
 from kafkalog.protocol.messages.create_delegation_token import (

@@ -7,8 +7,8 @@ from collections import Counter
 from broker.api.authorization import needs_cluster
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
-from broker.authorizer.model import AclOperation
-from broker.controller.scram_users import Deletion, ScramUsers, Upsertion
+from broker.controller.security.scram_users import Deletion, ScramUsers, Upsertion
+from broker.security.authorizer.model import AclOperation
 from kafkalog.protocol.errors import (
     ClusterAuthorizationFailedError,
     DuplicateResourceError,

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from broker.api.authorization import TopicRights
 from broker.api.context import Request
 from broker.api.errors import Answering, error_code, error_message
-from broker.authorizer.model import AclOperation, ResourceType
 from broker.controller.decisions.planning import NewTopic
 from broker.metadata.model import NO_TOPIC_ID, TopicState
+from broker.security.authorizer.model import AclOperation, ResourceType
 from kafkalog.protocol.errors import ErrorCode, KafkaError, TopicAuthorizationFailedError
 from kafkalog.protocol.messages.create_partitions import (
     CreatePartitionsRequest,

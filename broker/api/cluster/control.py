@@ -10,8 +10,8 @@ from collections.abc import Awaitable
 from broker.api.authorization import needs_cluster
 from broker.api.context import Request
 from broker.api.errors import error_code
-from broker.authorizer.model import AclOperation
 from broker.member.control.control import Control
+from broker.security.authorizer.model import AclOperation
 from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkalog.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkalog.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse

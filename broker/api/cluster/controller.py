@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from broker.api.authorization import needs_cluster
 from broker.api.context import Request
 from broker.api.errors import error_code
-from broker.authorizer.model import AclOperation
 from broker.controller.cluster.controller import ClusterController
 from broker.controller.cluster.events.isr import AskedKey, WantedIsr
 from broker.metadata.model import LeaderRecoveryState
 from broker.metadata.znodes.topics import StateNode
+from broker.security.authorizer.model import AclOperation
 from kafkalog.protocol.errors import ErrorCode, KafkaError, NotControllerError
 from kafkalog.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from kafkalog.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse

@@ -24,13 +24,13 @@ from broker.api.fetch.fetch_session import (
     PartitionKey,
     partition_key,
 )
-from broker.authorizer.model import AclOperation
 from broker.log.segment.file_slices import ReadResult
 from broker.metadata.model import NO_TOPIC_ID
 from broker.replica.follower_calls import FollowerCall
 from broker.replica.isolation import FetchIsolation
 from broker.replica.nearby import nearby_replica
 from broker.replica.partition import Partition
+from broker.security.authorizer.model import AclOperation
 from kafkalog.protocol.errors import (
     ErrorCode,
     InconsistentTopicIdError,

@@ -8,7 +8,7 @@ from uuid import UUID
 from broker.api.authorization import TopicRights
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
-from broker.authorizer.model import AclOperation, ResourceType
+from broker.security.authorizer.model import AclOperation, ResourceType
 from kafkalog.protocol.errors import (
     GroupAuthorizationFailedError,
     InvalidRequestError,

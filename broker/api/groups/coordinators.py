@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from broker.api.cluster.unknown_cluster import knows_cluster
 from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.api.large import Turn
-from broker.api.unknown_cluster import knows_cluster
-from broker.authorizer.model import AclOperation, ResourceType
+from broker.security.authorizer.model import AclOperation, ResourceType
 from kafkalog.protocol.errors import (
     ClusterAuthorizationFailedError,
     CoordinatorNotAvailableError,

@@ -17,13 +17,13 @@ from broker.api.authorization import TopicRights
 from broker.api.context import Broker, Request
 from broker.api.errors import error_code
 from broker.api.large import Turn
-from broker.authorizer.model import AclOperation, ResourceType
 from broker.coordinator.group.membership import CommitRequest
 from broker.coordinator.group.offsets import Committed, GroupOffsets, OffsetsView, TopicPartition
 from broker.coordinator.group.service import Admit
 from broker.coordinator.transaction.service import Verified
 from broker.member.group_offsets import GroupOffsetNodes
 from broker.replica.partition import Partition
+from broker.security.authorizer.model import AclOperation, ResourceType
 from kafkalog.protocol.errors import ErrorCode, GroupAuthorizationFailedError
 from kafkalog.protocol.messages import offset_commit, offset_delete, offset_fetch, txn_offset_commit
 

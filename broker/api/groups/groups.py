@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.api.large import Turn
-from broker.authorizer.model import AclOperation, ResourceType
 from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Leaver, SyncRequest
+from broker.security.authorizer.model import AclOperation, ResourceType
 from kafkalog.protocol.errors import ErrorCode, GroupAuthorizationFailedError
 from kafkalog.protocol.messages import (
     delete_groups,

@@ -7,7 +7,7 @@ not what the request says of itself.
 from __future__ import annotations
 
 from broker.api.context import Request
-from broker.authorizer.model import AclOperation, ResourceType
+from broker.security.authorizer.model import AclOperation, ResourceType
 from kafkalog.protocol.errors import (
     KafkaError,
     TopicAuthorizationFailedError,

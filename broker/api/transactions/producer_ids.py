@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from broker.api.context import Request
 from broker.api.errors import error_code
-from broker.authorizer.model import AclOperation, ResourceType
 from broker.coordinator.transaction.machine import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Producer
+from broker.security.authorizer.model import AclOperation, ResourceType
 from kafkalog.protocol.errors import (
     ClusterAuthorizationFailedError,
     ErrorCode,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from broker.api.context import Request
 from broker.api.errors import Answering, error_code
-from broker.authorizer.model import AclOperation, ResourceType
 from broker.controller.decisions.planning import check_topic_name
 from broker.coordinator.transaction.machine import STATES_BY_TITLE, TransactionMachine, TransactionState
 from broker.log.producer_state.producer_entry import NO_SEQUENCE, ProducerEntry
+from broker.security.authorizer.model import AclOperation, ResourceType
 from kafkalog.protocol.errors import (
     KafkaError,
     TopicAuthorizationFailedError,

@@ -13,9 +13,9 @@ from functools import partial
 from broker.api.authorization import TopicRights
 from broker.api.context import Request
 from broker.api.errors import error_code
-from broker.authorizer.model import AclOperation, ResourceType
 from broker.coordinator.transaction.machine import Producer, TopicPartition
 from broker.coordinator.transaction.markers import Marker
+from broker.security.authorizer.model import AclOperation, ResourceType
 from kafkalog.protocol.errors import (
     ErrorCode,
     GroupAuthorizationFailedError,

@@ -1,5 +1,6 @@
-"""The keys of listeners that encrypt or authenticate.
+"""The keys of the authorizer, and of listeners that encrypt or authenticate.
 
+- `authorizer`       the keys of the authorizer
 - `oauth`            the keys of OAUTHBEARER
 - `tokens`           the keys of delegation tokens
 - `sasl`             the keys of SASL

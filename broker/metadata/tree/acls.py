@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from broker.authorizer.model import UNREADABLE, Acls, Entries, PatternType, ResourcePattern, ResourceType
 from broker.metadata.tree.notices import NoticeKind, Notices
 from broker.metadata.tree.session import LOST, OVERHEAD, Session, each_of
 from broker.metadata.znodes import acls
 from broker.metadata.znodes.json_node import ZnodeError
+from broker.security.authorizer.model import UNREADABLE, Acls, Entries, PatternType, ResourcePattern, ResourceType
 from broker.zookeeper.interface import (
     BadVersionError,
     Create,

@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from broker.authorizer.model import Entries, ResourcePattern
 from broker.metadata.model import ClusterState, TopicState
 from broker.metadata.operations import (
     AddPartitions,
@@ -43,6 +42,7 @@ from broker.metadata.tree.tokens import TokenTree
 from broker.metadata.tree.topics import TopicOperation, TopicWriter, View
 from broker.metadata.tree.writing import ConfigWriter, next_producer_id, take_producer_ids
 from broker.metadata.znodes import paths
+from broker.security.authorizer.model import Entries, ResourcePattern
 from broker.security.tokens import Token
 from broker.zookeeper.interface import ZooKeeper, ZooKeeperError
 

@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from broker.authorizer.model import (
+from broker.metadata.znodes.json_node import ZnodeError, integer, read, text, write
+from broker.security.authorizer.model import (
     AclEntry,
     AclOperation,
     AclPermission,
@@ -21,7 +22,6 @@ from broker.authorizer.model import (
     ResourceType,
     is_principal,
 )
-from broker.metadata.znodes.json_node import ZnodeError, integer, read, text, write
 
 ROOTS = {PatternType.LITERAL: "/kafka-acl", PatternType.PREFIXED: "/kafka-acl-extended/prefixed"}
 CHANGES = {PatternType.LITERAL: "/kafka-acl-changes", PatternType.PREFIXED: "/kafka-acl-extended-changes"}

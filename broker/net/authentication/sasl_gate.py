@@ -20,9 +20,9 @@ from broker.net.authentication.counts import AuthenticationCounts
 from broker.net.authentication.unauthenticated import UnauthenticatedConnections
 from broker.net.connection import Connection, Dispatcher
 from broker.net.framing import FrameLimits
-from broker.net.memory import RequestMemory
+from broker.net.limits.memory import RequestMemory
+from broker.net.limits.told import Told
 from broker.net.sockets.event_loop import Clock
-from broker.net.told import Told
 from broker.security.sasl.authenticator import (
     Accepted,
     Answers,

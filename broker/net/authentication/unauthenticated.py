@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from broker.net.connection import Connection
+from broker.net.limits.told import Told
 from broker.net.sockets.event_loop import Clock, Timer
-from broker.net.told import Told
 
 
 class UnauthenticatedConnections:

@@ -20,11 +20,11 @@ from broker.config.server import BrokerConfig
 from broker.net.authentication.counts import AuthenticationCounts
 from broker.net.authentication.unauthenticated import UnauthenticatedConnections
 from broker.net.connection import Connection
+from broker.net.limits.told import Told
 from broker.net.session import USER_TYPE, Principal, Session
 from broker.net.sockets.event_loop import Clock
 from broker.net.tls.transport import HANDSHAKE_SECONDS, LINGER_SECONDS, PART_BYTES, TlsTransport
 from broker.net.tls.turns import HandshakeTurns
-from broker.net.told import Told
 from broker.net.transport.interface import Transport
 from broker.security.tls.certificate import read_certificate
 from broker.security.tls.contexts import Contexts, Signature, make_contexts, signature_of

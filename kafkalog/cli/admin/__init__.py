@@ -1,8 +1,7 @@
 """The commands that administer a cluster. They parse, call `kafkalog.client.admin` and print.
 
 - `topics`             `kafkalog topics`
-- `configs`            `kafkalog configs`; `quotas` is its part for users, client ids and addresses, and
-  `scram_users` that for logins of users
+- `configs`            `kafkalog configs`; `quotas` is its part for users, client ids and addresses
 - `groups`             `kafkalog groups`: a module for each of its commands
 - `offsets`            `kafkalog offsets`: offsets of groups in ZooKeeper
 - `transactions`       `kafkalog transactions`
@@ -13,7 +12,6 @@
 - `delete_records`     `kafkalog delete-records`
 - `get_offsets`        `kafkalog get-offsets`
 - `log_dirs`           `kafkalog log-dirs`
-- `acls`               `kafkalog acls`: access control lists
 - `features`           `kafkalog features`
-- `delegation_tokens`  `kafkalog delegation-tokens`
+- `security`           `kafkalog acls`, `kafkalog delegation-tokens`, and logins of users
 """

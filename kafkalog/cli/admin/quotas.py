@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.admin import scram_users
+from kafkalog.cli.admin.security import scram_users
 from kafkalog.cli.shared.client_options import UsageError, print_json
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from broker.authorizer.model import CLUSTER_NAME, AclOperation, ResourceType
+from broker.security.authorizer.model import CLUSTER_NAME, AclOperation, ResourceType
 from kafkalog.protocol.errors import ErrorCode
 
 TOPIC, GROUP, ID = "t", "g", "id"

@@ -12,8 +12,11 @@ import pytest
 
 from broker.api.fetch.fetch_reading import QUIET_RESPONSES
 from broker.api.registry import served_apis
-from broker.authorizer.authorizer import AUDIT_LOGGER
-from broker.authorizer.model import (
+from broker.metadata.model import PartitionState, TopicState
+from broker.metadata.operations import CreateTopic, SetAcls
+from broker.net.session import Principal
+from broker.security.authorizer.authorizer import AUDIT_LOGGER
+from broker.security.authorizer.model import (
     CLUSTER_NAME,
     NOT_ASKED,
     AclEntry,
@@ -24,9 +27,6 @@ from broker.authorizer.model import (
     ResourceType,
     bits,
 )
-from broker.metadata.model import PartitionState, TopicState
-from broker.metadata.operations import CreateTopic, SetAcls
-from broker.net.session import Principal
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages import (
     add_partitions_to_txn,

@@ -11,8 +11,8 @@ import pytest
 
 from broker.api.context import encoded
 from broker.api.registry import served_apis
-from broker.authorizer.model import AclEntry, AclPermission, PatternType, ResourcePattern
 from broker.metadata.operations import SetAcls
+from broker.security.authorizer.model import AclEntry, AclPermission, PatternType, ResourcePattern
 from kafkalog.protocol.codec import decode_response
 from kafkalog.protocol.messages import delete_topics, metadata
 from kafkalog.protocol.schema import Struct

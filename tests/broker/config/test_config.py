@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.authorizer import BUILT_IN, super_users
 from broker.config.definition import ConfigError
 from broker.config.document import render
 from broker.config.group import GROUP_CONFIG
+from broker.config.security.authorizer import BUILT_IN, super_users
 from broker.config.server import SERVER_CONFIG, BrokerConfig
 from broker.config.topic import MAX_LONG, TOPIC_CONFIG, log_config, parse_topic_config
 from kafkalog.java_properties import load_properties

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.api.unknown_cluster import PATIENCE_S
+from broker.api.cluster.unknown_cluster import PATIENCE_S
 from broker.net.links.link_errors import LinkBrokenError
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest

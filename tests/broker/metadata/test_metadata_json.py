@@ -23,7 +23,7 @@ from broker.metadata.model import (
 )
 from broker.security.tokens import Token
 from kafkalog.protocol.scram import ScramCredential, ScramMechanism
-from tests.broker.authorizer.naive import acls
+from tests.broker.security.authorizer.naive import acls
 
 names = st.text("abcXYZ019._-", min_size=1, max_size=20)
 ids = st.integers(0, 1 << 31)

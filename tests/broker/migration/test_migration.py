@@ -11,14 +11,6 @@ from typing import Any
 
 import pytest
 
-from broker.authorizer.model import (
-    AclEntry,
-    AclOperation,
-    AclPermission,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-)
 from broker.config.server import BrokerConfig
 from broker.log.directories import checkpoints
 from broker.log.directories.log_dir import LogDirLockedError
@@ -33,6 +25,14 @@ from broker.migration.join import Join
 from broker.migration.leave import Leave
 from broker.migration.stopped import RefusedError, StoppedBroker
 from broker.quota.entities import QuotaEntity
+from broker.security.authorizer.model import (
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourcePattern,
+    ResourceType,
+)
 from broker.system.workers import ThreadWorkers
 from broker.zookeeper.interface import Operation, Result, Stat, ZooKeeper, ensure
 from tests.simulation import virtual_time

@@ -19,7 +19,7 @@ from broker.net import framing, postponed, writer
 from broker.net.chunks import Chunk
 from broker.net.connection import BadRequestError, Connection
 from broker.net.disk_reads import DiskReads
-from broker.net.memory import RequestMemory
+from broker.net.limits.memory import RequestMemory
 from broker.net.session import Session
 from broker.net.transport.interface import Transport
 from tests.broker.net.connecting import ENDPOINT, TRANSPORTS, Connect, Operation, steps

@@ -25,7 +25,7 @@ from broker.config.listeners import Endpoint
 from broker.net.connection import Connection
 from broker.net.disk_reads import DiskReads, on_workers
 from broker.net.framing import BASE_CAPACITY
-from broker.net.memory import RequestMemory, Share
+from broker.net.limits.memory import RequestMemory, Share
 from broker.net.session import Session
 from broker.net.transport.plain import PlainTransport
 from broker.system.workers import ThreadWorkers

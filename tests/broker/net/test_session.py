@@ -13,7 +13,7 @@ from broker.api.dispatcher import ApiDispatcher
 from broker.config.listeners import Endpoint
 from broker.net.connection import Connection
 from broker.net.disk_reads import DiskReads
-from broker.net.memory import RequestMemory
+from broker.net.limits.memory import RequestMemory
 from broker.net.session import Principal, Session
 from kafkalog.protocol.codec import RequestHeader, encode_request
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest

@@ -11,7 +11,7 @@ import pytest
 
 from broker.net.connection import Connection
 from broker.net.disk_reads import DiskReads
-from broker.net.memory import RequestMemory
+from broker.net.limits.memory import RequestMemory
 from broker.net.postponed import PostponedResponse
 from broker.net.session import Session
 from broker.net.writer import Wait

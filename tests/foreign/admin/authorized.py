@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from broker.authorizer.model import CLUSTER_NAME, AclOperation, AclPermission, PatternType, ResourceType
+from broker.security.authorizer.model import CLUSTER_NAME, AclOperation, AclPermission, PatternType, ResourceType
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -258,8 +258,8 @@ def grant_at_home(address: str, roots: Iterable[str]) -> None:
     """Write the entries of HOME into ZooKeeper, as nobody may create them in the beginning."""
     from kazoo.client import KazooClient
 
-    from broker.authorizer.model import AclEntry, ResourcePattern
     from broker.metadata.znodes import acls
+    from broker.security.authorizer.model import AclEntry, ResourcePattern
 
     client = KazooClient(address)
     client.start(timeout=60)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from broker.authorizer.model import AclOperation, AclPermission, PatternType, ResourceType
+from broker.security.authorizer.model import AclOperation, AclPermission, PatternType, ResourceType
 from kafkalog.protocol.messages import (
     create_topics,
     delete_acls,

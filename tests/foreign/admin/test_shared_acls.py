@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from broker.authorizer.model import AclOperation, PatternType, ResourceType
+from broker.security.authorizer.model import AclOperation, PatternType, ResourceType
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -103,7 +103,7 @@ def test_kafkas_tool_writes_into_zookeeper_and_brokers_of_both_sides_follow(
 
 
 def _creation(topic: str, pattern: str) -> object:
-    from broker.authorizer.model import AclPermission
+    from broker.security.authorizer.model import AclPermission
     from kafkalog.protocol.messages.create_acls import CreateAclsRequest
 
     kind = PatternType[pattern.upper()]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from broker.authorizer.model import (
+from broker.metadata.znodes import acls
+from broker.security.authorizer.model import (
     CLUSTER_NAME,
     AclEntry,
     AclOperation,
@@ -17,7 +18,6 @@ from broker.authorizer.model import (
     ResourcePattern,
     ResourceType,
 )
-from broker.metadata.znodes import acls
 from broker.zookeeper.interface import Create
 from tests.simulation.cluster import plan
 from tests.simulation.cluster.schedule import Cluster, run_schedule

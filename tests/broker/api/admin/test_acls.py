@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
-from broker.authorizer.model import (
+from broker.controller.security import acls
+from broker.metadata.json_form import from_json
+from broker.metadata.local import FILE_NAME
+from broker.metadata.operations import SetAcls
+from broker.security.authorizer.model import (
     CLUSTER_NAME,
     AclEntry,
     AclOperation,
@@ -19,10 +23,6 @@ from broker.authorizer.model import (
     ResourcePattern,
     ResourceType,
 )
-from broker.controller import acls
-from broker.metadata.json_form import from_json
-from broker.metadata.local import FILE_NAME
-from broker.metadata.operations import SetAcls
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from kafkalog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest

@@ -7,8 +7,13 @@ from collections.abc import Iterable
 
 import pytest
 
-from broker.authorizer.authorizer import Authorizer
-from broker.authorizer.model import (
+from broker.controller.security.acls import follow
+from broker.metadata.model import ClusterState
+from broker.metadata.operations import Operation, SetAcls
+from broker.metadata.tree.store import ZooKeeperStore
+from broker.metadata.znodes import acls, paths
+from broker.security.authorizer.authorizer import Authorizer
+from broker.security.authorizer.model import (
     UNREADABLE,
     AclEntry,
     AclOperation,
@@ -18,11 +23,6 @@ from broker.authorizer.model import (
     ResourcePattern,
     ResourceType,
 )
-from broker.controller.acls import follow
-from broker.metadata.model import ClusterState
-from broker.metadata.operations import Operation, SetAcls
-from broker.metadata.tree.store import ZooKeeperStore
-from broker.metadata.znodes import acls, paths
 from broker.zookeeper.interface import ensure
 from tests.broker.metadata.tree.support import World, run, until
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from broker.authorizer.model import (
+from broker.metadata.znodes import acls
+from broker.metadata.znodes.json_node import ZnodeError
+from broker.security.authorizer.model import (
     AclEntry,
     AclOperation,
     AclPermission,
@@ -14,9 +16,7 @@ from broker.authorizer.model import (
     ResourcePattern,
     ResourceType,
 )
-from broker.metadata.znodes import acls
-from broker.metadata.znodes.json_node import ZnodeError
-from tests.broker.authorizer import naive
+from tests.broker.security.authorizer import naive
 
 READS = AclEntry("User:alice", "*", AclOperation.READ, AclPermission.ALLOW)
 ACTS = AclEntry("User:*", "10.0.0.1", AclOperation.CLUSTER_ACTION, AclPermission.DENY)

@@ -18,9 +18,9 @@ from broker.net.authentication.unauthenticated import UnauthenticatedConnections
 from broker.net.connection import Connection
 from broker.net.disk_reads import DiskReads
 from broker.net.framing import FrameLimits
-from broker.net.memory import RequestMemory
+from broker.net.limits.memory import RequestMemory
+from broker.net.limits.told import LINES, PAUSE_S, Told
 from broker.net.session import ANONYMOUS, Principal, Session
-from broker.net.told import LINES, PAUSE_S, Told
 from broker.security.sasl.mechanisms.plain import PlainAccounts, PlainServer
 from kafkalog.protocol.codec import decode_response, encode_request
 from kafkalog.protocol.errors import ErrorCode

@@ -14,10 +14,10 @@ from urllib.request import urlopen
 
 import pytest
 
+from broker.net.limits.told import LINES
 from broker.net.session import Session
 from broker.net.tls import transport as transports
 from broker.net.tls.listeners import TlsListeners
-from broker.net.told import LINES
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkalog.cli.admin.acls import add_parser, options
+from kafkalog.cli.admin.security.acls import add_parser, options
 from kafkalog.cli.shared.client_options import UsageError
 from kafkalog.client.admin.security.acls import AclBinding, AclOperation, AclPatternType, AclPermission
 from kafkalog.client.admin.security.acls import AclResourceType as Kind

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.authorizer.model import AclOperation as BrokersOperation
-from broker.authorizer.model import Acls, ResourceType
-from broker.authorizer.rules import AclRules
-from kafkalog.cli.admin.acls.explaining import Question, explain
+from broker.security.authorizer.model import AclOperation as BrokersOperation
+from broker.security.authorizer.model import Acls, ResourceType
+from broker.security.authorizer.rules import AclRules
+from kafkalog.cli.admin.security.acls.explaining import Question, explain
 from kafkalog.client.admin.security.acls import (
     AclBinding,
     AclOperation,
@@ -20,7 +20,7 @@ from kafkalog.client.admin.security.acls import (
     AclPermission,
     AclResourceType,
 )
-from tests.broker.authorizer import naive
+from tests.broker.security.authorizer import naive
 from tests.support.command import Ended, call
 from tests.support.kafkalog_broker import KafkalogBroker
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from broker.authorizer.filters import AclFilter
-from broker.authorizer.model import AclEntry, AclOperation, AclPermission, PatternType, ResourcePattern, ResourceType
+from broker.security.authorizer.filters import AclFilter
+from broker.security.authorizer.model import (
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourcePattern,
+    ResourceType,
+)
 
 Op, Kind, Pattern = AclOperation, ResourceType, PatternType
 READS = AclEntry("User:ann", "*", Op.READ, AclPermission.ALLOW)

@@ -10,9 +10,15 @@ from typing import Any
 import pytest
 
 from broker import assembly
-from broker.authorizer import authorizer
-from broker.authorizer.authorizer import AUDIT_LOGGER, LONGEST_SHOWN, Authorizer
-from broker.authorizer.model import (
+from broker.config.security.authorizer import BUILT_IN
+from broker.config.server import BrokerConfig
+from broker.controller.alterations import Alteration, Op
+from broker.controller.loggers import LoggerController
+from broker.main import JsonFormatter
+from broker.metadata.model import ClusterState
+from broker.security.authorizer import authorizer
+from broker.security.authorizer.authorizer import AUDIT_LOGGER, LONGEST_SHOWN, Authorizer
+from broker.security.authorizer.model import (
     CLUSTER_NAME,
     AclEntry,
     AclOperation,
@@ -21,12 +27,6 @@ from broker.authorizer.model import (
     ResourcePattern,
     ResourceType,
 )
-from broker.config.authorizer import BUILT_IN
-from broker.config.server import BrokerConfig
-from broker.controller.alterations import Alteration, Op
-from broker.controller.loggers import LoggerController
-from broker.main import JsonFormatter
-from broker.metadata.model import ClusterState
 
 ANN = ("User", "ann")
 HOST = "10.0.0.1"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
-from broker.authorizer.model import (
+from broker.security.authorizer.model import (
     AclEntry,
     AclOperation,
     AclPermission,

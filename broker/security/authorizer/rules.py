@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from broker.authorizer.model import (
+from broker.security.authorizer.model import (
     ANYBODY,
     OPERATIONS,
     WILDCARD,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from kafkalog.cli.shared.client_options import UsageError, add_repeated
 
 if TYPE_CHECKING:
-    from kafkalog.cli.admin.acls.bindings import Entry, Resource
-    from kafkalog.cli.admin.acls.explaining import Question
+    from kafkalog.cli.admin.security.acls.bindings import Entry, Resource
+    from kafkalog.cli.admin.security.acls.explaining import Question
     from kafkalog.client.admin import AclOperation, AclPermission, AclResourceType
 
 CLUSTER_NAME = "kafka-cluster"
@@ -87,7 +87,7 @@ def principal(text: str) -> str:
 
 def resources(arguments: argparse.Namespace) -> list[Resource]:
     """Return the resources that the options name."""
-    from kafkalog.cli.admin.acls.bindings import Resource
+    from kafkalog.cli.admin.security.acls.bindings import Resource
     from kafkalog.client.admin import AclPatternType, AclResourceType
 
     pattern = AclPatternType[arguments.resource_pattern_type]
@@ -157,7 +157,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _entries(arguments: argparse.Namespace, operations: Collection[AclOperation]) -> list[Entry]:
-    from kafkalog.cli.admin.acls.bindings import Entry
+    from kafkalog.cli.admin.security.acls.bindings import Entry
     from kafkalog.client.admin.security.acls import AclPermission
 
     sides: tuple[tuple[AclPermission, list[str], list[str]], ...] = (
@@ -236,7 +236,7 @@ def _of(kind: str, named: Iterable[Resource]) -> list[Resource]:
 
 
 def _cluster() -> Resource:
-    from kafkalog.cli.admin.acls.bindings import Resource
+    from kafkalog.cli.admin.security.acls.bindings import Resource
     from kafkalog.client.admin import AclPatternType, AclResourceType
 
     return Resource(AclResourceType.CLUSTER, CLUSTER_NAME, AclPatternType.LITERAL)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from broker.authorizer.model import CLUSTER_NAME, AclOperation, Acls, Entries, ResourcePattern, ResourceType
-from broker.authorizer.rules import AclRules, Decision, Principal
+from broker.security.authorizer.model import CLUSTER_NAME, AclOperation, Acls, Entries, ResourcePattern, ResourceType
+from broker.security.authorizer.rules import AclRules, Decision, Principal
 
 AUDIT_LOGGER = "kafka.authorizer.logger"
 audit = logging.getLogger(AUDIT_LOGGER)

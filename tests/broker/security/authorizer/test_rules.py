@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.authorizer.model import (
+from broker.security.authorizer.model import (
     ALL_OPERATIONS,
     AclEntry,
     AclOperation,
@@ -19,8 +19,8 @@ from broker.authorizer.model import (
     ResourcePattern,
     ResourceType,
 )
-from broker.authorizer.rules import AclRules
-from tests.broker.authorizer import naive
+from broker.security.authorizer.rules import AclRules
+from tests.broker.security.authorizer import naive
 
 ANN = ("User", "ann")
 HOST = "10.0.0.1"

@@ -8,9 +8,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from broker.authorizer.authorizer import Authorizer
-from broker.authorizer.filters import AclFilter
-from broker.authorizer.model import (
+from broker.metadata.cache import MetadataCache
+from broker.metadata.model import ClusterState
+from broker.metadata.operations import Operation, SetAcls
+from broker.metadata.store import MetadataStore
+from broker.security.authorizer.authorizer import Authorizer
+from broker.security.authorizer.filters import AclFilter
+from broker.security.authorizer.model import (
     CLUSTER_NAME,
     AclBinding,
     AclEntry,
@@ -22,10 +26,6 @@ from broker.authorizer.model import (
     ResourceType,
     is_principal,
 )
-from broker.metadata.cache import MetadataCache
-from broker.metadata.model import ClusterState
-from broker.metadata.operations import Operation, SetAcls
-from broker.metadata.store import MetadataStore
 from kafkalog.protocol.errors import InvalidRequestError, KafkaError, KafkaStorageError, PolicyViolationError
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker.authorizer.model import (
+from broker.security.authorizer.model import (
     WILDCARD,
     AclEntry,
     AclOperation,

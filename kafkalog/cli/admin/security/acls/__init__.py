@@ -12,7 +12,7 @@ import sys
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.admin.acls import options
+from kafkalog.cli.admin.security.acls import options
 from kafkalog.cli.shared.actions import add_command
 from kafkalog.cli.shared.client_options import (
     UsageError,
@@ -26,8 +26,8 @@ from kafkalog.cli.shared.client_options import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.cli.admin.acls.bindings import Entry, Resource
-    from kafkalog.cli.admin.acls.explaining import Explanation, Question
+    from kafkalog.cli.admin.security.acls.bindings import Entry, Resource
+    from kafkalog.cli.admin.security.acls.explaining import Explanation, Question
     from kafkalog.client.admin import AclBinding, Admin
 
 EXAMPLES = """\
@@ -75,7 +75,7 @@ def _add(
 @reporting
 def run_list(arguments: argparse.Namespace) -> int:
     """Print the ACLs of the resources that the options name."""
-    from kafkalog.cli.admin.acls.bindings import shown
+    from kafkalog.cli.admin.security.acls.bindings import shown
     from kafkalog.client.admin import AclFilter, Admin
 
     principals = list(map(options.principal, arguments.principal))
@@ -110,7 +110,7 @@ def _row(binding: AclBinding) -> dict[str, object]:
 @reporting
 def run_explain(arguments: argparse.Namespace) -> int:
     """Print which ACL decides, or which nearly does and what would help; return 1 if it is denied."""
-    from kafkalog.cli.admin.acls.explaining import Question, explain
+    from kafkalog.cli.admin.security.acls.explaining import Question, explain
     from kafkalog.client.admin import AclFilter, Admin
 
     resources = options.resources(arguments)
@@ -131,7 +131,7 @@ def run_explain(arguments: argparse.Namespace) -> int:
 
 
 def _tell(question: Question, found: Explanation) -> None:
-    from kafkalog.cli.admin.acls.bindings import of_binding
+    from kafkalog.cli.admin.security.acls.bindings import of_binding
 
     kind = question.resource_type.name.lower().replace("_", " ")
     verb = "may" if found.is_allowed else "may not"
@@ -152,7 +152,7 @@ def _tell(question: Question, found: Explanation) -> None:
 @reporting
 def run_add(arguments: argparse.Namespace) -> int:
     """Add ACLs, and print which; return 1 if the cluster refuses one."""
-    from kafkalog.cli.admin.acls.bindings import lines
+    from kafkalog.cli.admin.security.acls.bindings import lines
     from kafkalog.client.admin import AclPatternType, Admin
 
     kind = arguments.resource_pattern_type
@@ -184,7 +184,7 @@ def run_remove(arguments: argparse.Namespace) -> int:
 
 
 def _remove(admin: Admin, wanted: Mapping[Resource, Collection[Entry]], *, ask: bool) -> None:
-    from kafkalog.cli.admin.acls.bindings import lines
+    from kafkalog.cli.admin.security.acls.bindings import lines
 
     for resource, entries in wanted.items():
         question = f"Are you sure you want to delete all ACLs for resource filter `{resource}`? (y/n)"
