@@ -143,7 +143,7 @@ class Gates:
     def _answers(self, connection: Connection) -> UnauthenticatedAnswers:
         assert self._broker is not None
         member = self._broker.member
-        return UnauthenticatedAnswers(connection.session, None if member is None else member.listener)
+        return UnauthenticatedAnswers(connection.session, frozenset() if member is None else member.listeners)
 
     def _tell_missing_users(self, broker: Broker) -> None:
         """Warn of listeners that nobody can log in to at present: all of their mechanisms need SCRAM's users."""

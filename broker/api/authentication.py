@@ -39,18 +39,18 @@ class UnauthenticatedAnswers:
 
     Args:
         session: the client.
-        listener: the listener on which APIs between brokers are served.
+        between: the listeners on which APIs between brokers are served.
     """
 
-    __slots__ = ("_listener", "_session")
+    __slots__ = ("_between", "_session")
 
-    def __init__(self, session: Session, listener: str | None) -> None:
+    def __init__(self, session: Session, between: frozenset[str]) -> None:
         self._session = session
-        self._listener = listener
+        self._between = between
 
     def versions(self, message: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
         """Return the response to an ApiVersions request."""
-        return answer_versions(self._session, self._listener, message, version)
+        return answer_versions(self._session, self._between, message, version)
 
     def illegal_state(self, header: RequestHeader) -> Sequence[bytes]:
         """Return the response ILLEGAL_SASL_STATE; nothing if the API has no error of the whole response."""

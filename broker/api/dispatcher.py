@@ -60,8 +60,8 @@ class ApiDispatcher:
         self._broker = broker
         self._apis = served_apis()
         member = broker.member
-        self._between = None if member is None else member.listener
-        """The listener on which APIs between brokers are served."""
+        self._between: frozenset[str] = frozenset() if member is None else member.listeners
+        """The listeners on which APIs between brokers are served."""
         self._counters = {
             key: [RequestCounter(_kafka_name(api), version) for version in range(api.max_version + 1)]
             for key, api in self._apis.items()
@@ -82,7 +82,7 @@ class ApiDispatcher:
                 raise BadRequestError(f"Request of {len(frame)} bytes is too short for a header")
             key, version, correlation_id = _HEADER_START.unpack_from(frame)
             api = self._apis.get(key)
-            if api is None or (api.members_only and connection.endpoint.name != self._between):
+            if api is None or (api.members_only and connection.endpoint.name not in self._between):
                 raise BadRequestError(f"Received request for api with key {key}, which is not served here")
             if not api.min_version <= version <= api.max_version:
                 if key == ApiKey.API_VERSIONS:

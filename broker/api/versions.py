@@ -47,18 +47,18 @@ def _served(*, between: bool) -> tuple[ApiVersion, ...]:
 
 def handle_api_versions(request: Request) -> None:
     member = request.broker.member
-    listener = None if member is None else member.listener
-    request.reply(answer_versions(request.connection.session, listener, request.message, request.version))
+    between: frozenset[str] = frozenset() if member is None else member.listeners
+    request.reply(answer_versions(request.connection.session, between, request.message, request.version))
 
 
 def answer_versions(
-    session: Session, listener: str | None, message: ApiVersionsRequest, version: int
+    session: Session, between: frozenset[str], message: ApiVersionsRequest, version: int
 ) -> ApiVersionsResponse:
     """Return the response to an ApiVersions request, and note the client's software in its session.
 
     Args:
         session: the client, which may not be authenticated yet.
-        listener: the one on which APIs between brokers are served.
+        between: the listeners on which APIs between brokers are served.
         message: the request.
         version: its version.
     """
@@ -68,7 +68,7 @@ def answer_versions(
         session.client_software_name = message.client_software_name
         session.client_software_version = message.client_software_version
     return ApiVersionsResponse(
-        api_keys=list(_served(between=session.endpoint.name == listener)),
+        api_keys=list(_served(between=session.endpoint.name in between)),
         supported_features=list(_FEATURES),
         # None of them can be finalized (KIP-584).
         finalized_features_epoch=-1,
@@ -76,14 +76,14 @@ def answer_versions(
 
 
 def reply_unsupported(
-    connection: Connection, correlation_id: int, apis: Mapping[int, Api], listener: str | None = None
+    connection: Connection, correlation_id: int, apis: Mapping[int, Api], between: frozenset[str]
 ) -> None:
     """Answer an ApiVersions request of an unknown version in version 0, so that the client can try again.
 
     Args:
-        listener: the one on which APIs between brokers are served.
+        between: the listeners on which APIs between brokers are served.
     """
-    keys = announced(apis, between=connection.endpoint.name == listener)
+    keys = announced(apis, between=connection.endpoint.name in between)
     response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
     connection.reply(encoded(response, 0, correlation_id))
 

@@ -12,6 +12,7 @@ from broker.config.protocol_version import is_protocol_version
 from broker.config.zookeeper import ZOOKEEPER_KEYS
 
 LATEST_PROTOCOL = "3.9"
+MORE_BETWEEN = "kafkalog.more.inter.broker.listener.names"
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 CLUSTER_KEYS = [
@@ -23,6 +24,7 @@ CLUSTER_KEYS = [
     ConfigKey("reserved.broker.max.id", Type.INT, 1000, "The largest broker.id that may be configured while broker.id.generation.enable is set. Generated numbers are larger.", at_least(0), member=True),
     # Traffic between brokers
     ConfigKey("inter.broker.listener.name", Type.STRING, None, "The name of the listener on which brokers and the controller reach each other. The default is the value of security.inter.broker.protocol.", member=True),
+    ConfigKey(MORE_BETWEEN, Type.LIST, (), "The names of further listeners on which this broker serves requests of other brokers, which have another inter.broker.listener.name, or had it until lately. For the time in which the brokers of a cluster change it one by one. With an authorizer every listener serves them, to those who may do ClusterAction.", skips_empty=True, member=True),
     ConfigKey("security.inter.broker.protocol", Type.STRING, "PLAINTEXT", "The security protocol between brokers.", one_of(*KNOWN_PROTOCOLS), member=True),
     ConfigKey("inter.broker.protocol.version", Type.STRING, LATEST_PROTOCOL, "The release of Kafka whose protocol brokers speak to each other. It is the same for all brokers of a cluster: 2.8 is the safe choice where some of them are Apache Kafka's.", is_protocol_version, member=True),
     # Followers

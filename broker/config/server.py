@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from broker.config.cluster import CLUSTER_KEYS
+from broker.config.cluster import CLUSTER_KEYS, MORE_BETWEEN
 from broker.config.coordinators import GROUP_KEYS, TRANSACTION_KEYS, TRANSACTION_LOG_KEYS, group_fault
 from broker.config.definition import (
     ConfigDefinition,
@@ -261,6 +261,11 @@ class BrokerConfig:
                 f"inter.broker.listener.name must be a listener name defined in advertised.listeners, but "
                 f"{self.inter_broker_listener} is not: the listeners are {', '.join(self.advertised)}"
             )
+        strange = [name for name in self[MORE_BETWEEN] if name.upper() not in self.advertised]
+        if self.is_member and strange:
+            raise ConfigError(
+                f"{MORE_BETWEEN} names {strange[0].upper()}, which is not one of the listeners {', '.join(self.advertised)}"
+            )
         if not self.log_dirs:
             raise ConfigError("At least one log directory must be defined via log.dirs or log.dir.")
         if self.topic_default("retention.ms")[0] == 0:
@@ -309,6 +314,16 @@ class BrokerConfig:
     def inter_broker_listener(self) -> str:
         """The name of the listener on which brokers reach each other."""
         return str(self["inter.broker.listener.name"] or self["security.inter.broker.protocol"]).upper()
+
+    @property
+    def listeners_between(self) -> frozenset[str]:
+        """The names of the listeners on which requests of other brokers are served.
+
+        With an authorizer it is not the listener that keeps others from sending them.
+        """
+        if self.has_authorizer:
+            return frozenset(each.name for each in self.listeners)
+        return frozenset({self.inter_broker_listener, *(name.upper() for name in self[MORE_BETWEEN])})
 
     @property
     def protocol_version(self) -> ProtocolVersion:

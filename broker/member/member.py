@@ -149,9 +149,9 @@ class ClusterMember:
         return self._registration.broker
 
     @property
-    def listener(self) -> str:
-        """The name of the listener on which brokers reach each other."""
-        return self._config.inter_broker_listener
+    def listeners(self) -> frozenset[str]:
+        """The names of the listeners on which other brokers may send requests."""
+        return self._config.listeners_between
 
     def controller(self) -> BrokerRegistration | None:
         """Return the controller, or None while it is not known."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.cluster import MORE_BETWEEN
 from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
 from broker.net.links.link import Link, LinkSettings
@@ -137,6 +138,58 @@ def test_listeners_between_brokers() -> None:
     assert BrokerConfig({**tls, "inter.broker.listener.name": "ssl"}).inter_broker_listener == "SSL"
     with pytest.raises(ConfigError, match=r"Only one of inter\.broker\.listener\.name and security"):
         BrokerConfig({**tls, "inter.broker.listener.name": "SSL", "security.inter.broker.protocol": "SSL"})
+
+
+def test_listeners_on_which_other_brokers_send_requests() -> None:
+    both = {"listeners": "PLAINTEXT://:9092,SSL://:9093", "zookeeper.connect": "localhost:2181"}
+    assert BrokerConfig(both).listeners_between == {"PLAINTEXT"}
+    assert BrokerConfig({**both, MORE_BETWEEN: "ssl"}).listeners_between == {"PLAINTEXT", "SSL"}
+    authorizer = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+    assert BrokerConfig({**both, **authorizer}).listeners_between == {"PLAINTEXT", "SSL"}
+    with pytest.raises(ConfigError, match="names OTHER, which is not one of the listeners PLAINTEXT, SSL"):
+        BrokerConfig({**both, MORE_BETWEEN: "other"})
+
+
+@pytest.mark.usefixtures("processes")
+@pytest.mark.timeout(300)
+def test_brokers_change_one_by_one_to_tls_between_them(tmp_path: Path) -> None:
+    require(java.missing())
+    require(certificates.missing())
+    made = make_certificates(tmp_path)
+    settings = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:SSL",
+        "ssl.keystore.location": str(made.server),
+        "ssl.truststore.location": str(made.authority),
+        "inter.broker.listener.name": "PLAINTEXT",
+        MORE_BETWEEN: "BROKERS",
+    }
+    with ExitStack() as stack:
+        cluster = DrilledCluster(tmp_path, stack, settings)
+        cluster.start_zookeeper()
+        for number in IDS:
+            cluster.start(number)
+        cluster.wait_alive()
+        cluster.create("t", [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+        with Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
+
+            def write() -> None:
+                for each in [producer.send("t", b"%d" % number, partition=number % 3) for number in range(300)]:
+                    each.result(60)
+
+            for number in IDS:
+                cluster.stop(number)
+                write()
+                cluster.brokers[number].overrides["inter.broker.listener.name"] = "BROKERS"
+                cluster.brokers[number].overrides[MORE_BETWEEN] = "PLAINTEXT"
+                cluster.start(number)
+                cluster.wait_alive()
+                cluster.wait_whole("t")
+                write()
+        for partition in range(3):
+            assert len(cluster.wait_equal("t", partition)) > 0
+        for number in IDS:
+            assert "not served here" not in cluster.brokers[number].logged()
+            cluster.stop(number)
 
 
 @pytest.mark.usefixtures("processes")
