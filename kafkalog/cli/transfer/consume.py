@@ -110,7 +110,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="MS",
         help="stop when no record comes for this long; a broker has at least 10 s to answer; -1 for no limit",
     )
-    add_repeated(parser, "--property", metavar="KEY=VALUE", purpose="how records are printed, see below")
+    add_repeated(
+        parser, "--property", "--formatter-property", metavar="KEY=VALUE", purpose="how records are printed, see below"
+    )
     parser.add_argument("--formatter-config", metavar="FILE", help="a file of properties of the output")
     for part in ("key", "value"):
         parser.add_argument(
@@ -119,9 +121,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--formatter", choices=FORMATTERS, default=FORMATTERS[0], metavar="CLASS", help="what writes records; see below"
     )
-    add_repeated(parser, "--consumer-property", metavar="KEY=VALUE", purpose="a property of the consumer")
+    add_repeated(
+        parser, "--consumer-property", "--command-property", metavar="KEY=VALUE", purpose="a property of the consumer"
+    )
     parser.add_argument(
-        "--consumer.config", dest="consumer_config", metavar="FILE", help="a file of consumer properties"
+        "--consumer.config",
+        "--command-config",
+        dest="consumer_config",
+        metavar="FILE",
+        help="a file of consumer properties",
     )
     parser.add_argument(
         "--isolation-level",

@@ -15,6 +15,7 @@ from kafkalog.cli.shared.actions import add_command
 from kafkalog.cli.shared.client_options import (
     UsageError,
     add_bootstrap,
+    add_repeated,
     client_properties,
     complain,
     key_values,
@@ -85,10 +86,19 @@ def _add_produce(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--payload-delimiter", default="\\n", metavar="TEXT", help="separates the pieces of the file (\\n)"
     )
     parser.add_argument(
-        "--producer-props", nargs="+", default=[], metavar="KEY=VALUE", help="properties of the producer"
+        "--producer-props",
+        "--command-property",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="properties of the producer",
     )
     parser.add_argument(
-        "--producer.config", dest="producer_config", metavar="FILE", help="a file of producer properties"
+        "--producer.config",
+        "--command-config",
+        dest="producer_config",
+        metavar="FILE",
+        help="a file of producer properties",
     )
     parser.set_defaults(run=run_produce)
 
@@ -97,7 +107,12 @@ def _add_consume(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = _add(commands, "consume", "measure consuming: records and bytes per second")
     add_bootstrap(parser)
     parser.add_argument(
-        "--messages", type=positive, required=True, metavar="N", help="the least number of records to read"
+        "--messages",
+        "--num-records",
+        type=positive,
+        required=True,
+        metavar="N",
+        help="the least number of records to read",
     )
     parser.add_argument("--from-latest", action="store_true", help="read only records that come from now on")
     parser.add_argument(
@@ -111,8 +126,13 @@ def _add_consume(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--reporting-interval", type=positive, default=5000, metavar="MS", help="the interval")
     parser.add_argument("--hide-header", action="store_true", help="leave out the line of column names")
     parser.add_argument(
-        "--consumer.config", dest="consumer_config", metavar="FILE", help="a file of consumer properties"
+        "--consumer.config",
+        "--command-config",
+        dest="consumer_config",
+        metavar="FILE",
+        help="a file of consumer properties",
     )
+    add_repeated(parser, "--command-property", metavar="KEY=VALUE", purpose="a property of the consumer")
     parser.set_defaults(run=run_consume)
 
 
@@ -323,7 +343,9 @@ def run_consume(arguments: argparse.Namespace) -> int:
     from kafkalog.client.fetch.simple_consumer import SimpleConsumer
     from kafkalog.client.types import TopicPartition
 
-    properties = client_properties(arguments, arguments.consumer_config)
+    properties = client_properties(
+        arguments, arguments.consumer_config, key_values(arguments.command_property, "--command-property")
+    )
     properties.setdefault("client.id", "perf-consumer-client")
     properties["max.partition.fetch.bytes"] = str(arguments.fetch_size)
     properties["receive.buffer.bytes"] = str(arguments.socket_buffer_size)

@@ -73,11 +73,19 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add_bootstrap(parser)
     parser.add_argument("--topic", required=True, type=sendable, metavar="TOPIC", help="the topic to write to")
-    add_repeated(parser, "--property", metavar="KEY=VALUE", purpose="how lines are read, see below")
+    add_repeated(
+        parser, "--property", "--reader-property", metavar="KEY=VALUE", purpose="how lines are read, see below"
+    )
     parser.add_argument("--reader-config", metavar="FILE", help="a file of properties of the line reader")
-    add_repeated(parser, "--producer-property", metavar="KEY=VALUE", purpose="a property of the producer")
+    add_repeated(
+        parser, "--producer-property", "--command-property", metavar="KEY=VALUE", purpose="a property of the producer"
+    )
     parser.add_argument(
-        "--producer.config", dest="producer_config", metavar="FILE", help="a file of producer properties"
+        "--producer.config",
+        "--command-config",
+        dest="producer_config",
+        metavar="FILE",
+        help="a file of producer properties",
     )
     parser.add_argument("--sync", action="store_true", help="wait for every record before the next is sent")
     parser.add_argument(
