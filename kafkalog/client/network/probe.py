@@ -30,7 +30,10 @@ def speaks_plaintext(host: str, port: int) -> bool:
 
 
 def speaks_tls(host: str, port: int) -> bool:
-    """Tell whether the listener answers the begin of a TLS handshake, be it with an alert."""
+    """Tell whether the listener answers the begin of a TLS handshake, be it with an alert.
+
+    Not if it says that it has no version of TLS in common: kafkalog's brokers say so on listeners without TLS.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -39,8 +42,8 @@ def speaks_tls(host: str, port: int) -> bool:
             context.wrap_socket(connected, server_hostname=host).close()
             return True
     except ssl.SSLError as error:
-        # kafkalog's broker answers by an alert on listeners without TLS, too.
-        return "ALERT" in (error.reason or "") and not speaks_plaintext(host, port)
+        reason = error.reason or ""
+        return "ALERT" in reason and "ALERT_PROTOCOL_VERSION" not in reason
     except (OSError, ValueError):
         return False
 
