@@ -31,6 +31,9 @@ RETRIED = {
     # The coordinator has moved to an older release, which does not know the version of the request that waits to be
     # sent (librdkafka's rd_kafka_broker_request_supported). A second call makes an older request.
     KafkaError._UNSUPPORTED_FEATURE,
+    # A coordinator of Apache Kafka that gives a partition up looks whether it has it, and then for the group, without a
+    # lock between them. In between it says that there is no such generation (GroupCoordinator.handleCommitOffsets).
+    KafkaError.ILLEGAL_GENERATION,
 }
 """Errors after which a call is made again: the coordinator has moved, or its broker was stopped."""
 
