@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from broker.api.context import Request
@@ -95,30 +96,30 @@ async def handle_create_delegation_token(request: Request) -> None:
 async def handle_renew_delegation_token(request: Request) -> None:
     message: RenewDelegationTokenRequest = request.message
     response = RenewDelegationTokenResponse(expiry_timestamp_ms=-1)
-    fault = _fault(request)
-    if fault is not None:
-        response.error_code = fault
-    else:
-        principal = str(request.connection.session.principal)
-        try:
-            ends = await _tokens(request).renew(principal, message.hmac, message.renew_period_ms)
-            response.expiry_timestamp_ms = ends
-        except KafkaError as error:
-            response.error_code = error_code(error)
-    request.reply(response)
+    await _change_end(request, response, DelegationTokens.renew, message.hmac, message.renew_period_ms)
 
 
 async def handle_expire_delegation_token(request: Request) -> None:
     message: ExpireDelegationTokenRequest = request.message
     response = ExpireDelegationTokenResponse(expiry_timestamp_ms=-1)
+    await _change_end(request, response, DelegationTokens.expire, message.hmac, message.expiry_time_period_ms)
+
+
+async def _change_end(
+    request: Request,
+    response: RenewDelegationTokenResponse | ExpireDelegationTokenResponse,
+    change: Callable[[DelegationTokens, str, bytes, int], Awaitable[int]],
+    hmac: bytes,
+    period_ms: int,
+) -> None:
+    """Change the end of a token, and answer when it ends now, or why it was not changed."""
     fault = _fault(request)
     if fault is not None:
         response.error_code = fault
     else:
         principal = str(request.connection.session.principal)
         try:
-            ends = await _tokens(request).expire(principal, message.hmac, message.expiry_time_period_ms)
-            response.expiry_timestamp_ms = ends
+            response.expiry_timestamp_ms = await change(_tokens(request), principal, hmac, period_ms)
         except KafkaError as error:
             response.error_code = error_code(error)
     request.reply(response)
