@@ -188,7 +188,7 @@ class Request:
             kind: the type of the resource.
             name: its name.
             count: how often the request names it.
-            tells_denied: whether the log is told of a denial. It is not where another right would do as well.
+            tells_denied: whether a denial is logged. It is not logged if another right may allow the same.
         """
         authorizer = self.broker.authorizer
         if authorizer is None:

@@ -117,7 +117,8 @@ async def handle_metadata(request: Request) -> None:
 async def _elections(request: Request, wanted: Iterable[MetadataRequestTopic]) -> None:
     """Wait for new leaders of the topics whose leader has died, or seems to, for `ELECTIONS_S` at most.
 
-    A client that is told of a dead leader, or of none, asks again after 100 ms to 1 s. The election ends sooner.
+    The election usually ends within 100 ms. If the response named the dead leader, or none, the client would ask again
+    only after 100 ms to 1 s.
     """
     metadata = request.broker.metadata
     named = [asked.name or metadata.names_by_id().get(asked.topic_id, "") async for asked in request.each(wanted)]

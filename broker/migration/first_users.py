@@ -1,7 +1,7 @@
 """Adds SCRAM users without a running broker, such as the first one of all: `kafkalog server add-user`.
 
-A lone broker keeps users in its registry, so that it has to be stopped. A cluster keeps them in ZooKeeper, whether its
-brokers run or not; they are told of the change as by each other. Kafka's `kafka-configs --zookeeper` does the same.
+A lone broker keeps users in its registry, so it has to be stopped. A cluster keeps them in ZooKeeper, and its brokers
+may run: they notice the change there. Kafka's `kafka-configs --zookeeper` does the same.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ class AuthenticationCounts:
     successful: int = 0
     """Clients that were authenticated (`successful-authentication-total`)."""
     without_end: int = 0
-    """Those of them whose sessions do not end (`successful-authentication-no-reauth-total`)."""
+    """Authenticated clients whose sessions do not end (`successful-authentication-no-reauth-total`)."""
     failures: int = 0
     """Clients that were not authenticated (`failed-authentication-total`)."""
     renewed: int = 0

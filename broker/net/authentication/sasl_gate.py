@@ -227,6 +227,6 @@ def _answer(step: Evaluate) -> bytes | SaslError | None:
     except SaslError as error:
         return error
     except Exception as error:
-        # The client is not authenticated, and is told no more than of wrong credentials.
+        # The client gets the same answer as for wrong credentials: the reason is only for the log.
         logger.exception("a SASL mechanism failed")
         return SaslError(f"the mechanism failed: {type(error).__name__}")

@@ -36,7 +36,7 @@ from broker.security.tls.principal_rules import PrincipalRules
 logger = logging.getLogger(__name__)
 
 SOON = timedelta(days=30)
-"""The time before the end of a certificate from which on it is told of."""
+"""The log warns of a certificate that ends within this time."""
 TOLD_EVERY = timedelta(days=1)
 _LONGEST_S = HANDSHAKE_SECONDS + 2 * LINGER_SECONDS
 """The transport itself ends a handshake before so long."""

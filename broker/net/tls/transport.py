@@ -406,7 +406,7 @@ class TlsTransport:
             self._on_writable()
 
     def end_sending(self) -> None:
-        """See `Transport`. The peer is told by TLS, too."""
+        """See `Transport`. TLS's own closing message (close_notify) is sent first."""
         self._say_goodbye()
         self._carrier.end_sending()
 

@@ -74,14 +74,14 @@ class Authorizer:
         """Do the same, and tell the audit log.
 
         Args:
-            principal: who asks.
-            host: from which address.
-            operation: for what.
+            principal: the principal of the request.
+            host: the address of its client.
+            operation: the operation.
             kind: the type of the resource.
             name: the name of the resource.
             api: the name of the response's class.
             count: how often the request names the resource.
-            tells_denied: whether the log is told of a denial. It is not where another right would do as well.
+            tells_denied: whether a denial is logged. It is not logged if another right may allow the same.
         """
         decision = self._decide((principal, host, operation, kind, name))
         if decision.is_allowed:
