@@ -9,15 +9,17 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from confluent_kafka import ElectionType, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kafkalog.protocol.error_codes import ErrorCode
+from kafkalog.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponsePartition
 from tests.support.waiting import wait_until
 from tests.support.wire import exchange
 
 IDS = (1, 2, 3)
 ANSWER_S = 10.0
+ELECTION_S = 60.0
 DEADLINE_S = 180.0
 
 
@@ -98,13 +100,31 @@ class BrokerCluster(ABC):
 
     def elect_preferred(self, topic: str | None = None) -> None:
         """Have the first replicas of all partitions lead them; with a topic, only those of its partitions."""
-        wanted = None if topic is None else [TopicPartition(topic, index) for index in self.partitions(topic)]
-        admin = self.admin()
-        future = admin.elect_leaders(ElectionType.PREFERRED, wanted)
-        needless = KafkaError.ELECTION_NOT_NEEDED
-        errors = {place: error for place, error in future.result(60).items() if error is not None}
-        refused = {place: error for place, error in errors.items() if error.code() != needless}
-        assert topic is None or not refused, refused
+        wanted = None if topic is None else [TopicPartitions(topic=topic, partitions=list(self.partitions(topic)))]
+        # A broker of Apache Kafka that learns of the new leader while it begins to wait for it, answers at the end of
+        # the time-out only (DelayedElectLeader, hasDelayedElectionOperations). That is long before the socket's.
+        request = ElectLeadersRequest(topic_partitions=wanted, timeout_ms=15_000)
+        wait_until(partial(self._is_elected, request), f"the controller elects the leaders of {topic or 'all topics'}")
+
+    def _is_elected(self, request: ElectLeadersRequest) -> bool:
+        """Tell whether the controller has elected leaders; False if there is none at present."""
+        controller = self.controller()
+        if controller < 0:
+            return False
+        host, _, port = self.address(controller).rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=ELECTION_S) as connection:
+            response: ElectLeadersResponse = exchange(connection, request, 1)
+        results = [(each.topic, row) for each in response.replica_election_results for row in each.partition_result]
+        if ErrorCode.NOT_CONTROLLER in {response.error_code, *(row.error_code for _, row in results)}:
+            return False
+        refused = {
+            f"{name}-{row.partition_id}": ErrorCode(row.error_code).name
+            for name, row in results
+            if row.error_code not in {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED}
+        }
+        assert response.error_code == 0, ErrorCode(response.error_code).name
+        assert request.topic_partitions is None or not refused, refused
+        return True
 
     # -- the logs
 

@@ -14,7 +14,7 @@ MOST_FILES, MOST_LINES, MOST_CHARACTERS = 6, 15, 240
 def outputs_since(directory: Path, since: float) -> Iterator[tuple[str, str]]:
     """Yield the names and last lines of output files below a directory that were written to since a time.
 
-    Segments of logs, whose names are numbers, are no output.
+    Segments of logs, whose names are numbers, are no output, and a JVM's log of its garbage collector tells nothing.
     """
     changed = [path for path in _outputs(directory) if path.stat().st_mtime >= since]
     for path in sorted(changed, key=lambda each: each.stat().st_mtime)[-MOST_FILES:]:
@@ -24,5 +24,5 @@ def outputs_since(directory: Path, since: float) -> Iterator[tuple[str, str]]:
 
 def _outputs(directory: Path) -> Iterator[Path]:
     for path in directory.rglob("*"):
-        if path.suffix in SUFFIXES and not path.stem.isdigit() and path.is_file():
+        if path.suffix in SUFFIXES and not path.stem.isdigit() and path.stem != "gc" and path.is_file():
             yield path
