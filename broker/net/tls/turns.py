@@ -33,13 +33,15 @@ class HandshakeTurns:
 
     def _turn(self) -> None:
         until = self._seconds() + SECONDS_A_TURN
-        for _ in range(STEPS_A_TURN):
-            try:
-                self._waiting[0]()
-            finally:
-                self._waiting.popleft()
-            if not self._waiting:
-                return
-            if self._seconds() >= until:
-                break
-        self._clock.call_soon(self._turn)
+        try:
+            for _ in range(STEPS_A_TURN):
+                try:
+                    self._waiting[0]()
+                finally:
+                    self._waiting.popleft()
+                if not self._waiting or self._seconds() >= until:
+                    break
+        finally:
+            # Others get their turn even if a step has failed.
+            if self._waiting:
+                self._clock.call_soon(self._turn)

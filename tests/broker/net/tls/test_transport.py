@@ -445,3 +445,19 @@ def test_a_slow_step_ends_the_turn() -> None:
     assert len(done) == 1
     loop.turn()
     assert len(done) == 2
+
+
+def test_a_step_that_fails_does_not_end_the_turns() -> None:
+    loop = Loop()
+    turns = HandshakeTurns(loop, loop.time)
+    done: list[int] = []
+
+    def fail() -> None:
+        raise MemoryError
+
+    turns.run(fail)
+    turns.run(lambda: done.append(1))
+    with pytest.raises(MemoryError):
+        loop.turn()
+    loop.turn()
+    assert done == [1]
