@@ -50,7 +50,7 @@ class RemoteKeys:
         refreshing: when the keys are fetched again.
 
     Raises:
-        ConfigError: there cannot be keys at the URL, or a package is missing.
+        ConfigError: there cannot be keys at the URL.
     """
 
     def __init__(self, url: str, name: str, refreshing: Refreshing) -> None:
@@ -59,12 +59,6 @@ class RemoteKeys:
             raise ConfigError(f"{name}: a URL of the scheme https or file is needed")
         if parts.scheme == "file" and not parts.path:
             raise ConfigError(f"{name}: the URL of a file is file:///path")
-        try:
-            import cryptography  # noqa: F401 - an optional package
-        except ImportError:
-            raise ConfigError(
-                f"{name}: signatures are checked with the package cryptography: pip install 'kafkalog[oauth]'"
-            ) from None
         if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
             logger.warning("%s: without https, whoever is on the way can give the broker keys of his own", name)
         self._url = url

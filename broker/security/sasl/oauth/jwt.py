@@ -1,24 +1,25 @@
 """Reads JSON Web Tokens in compact form (RFC 7515, RFC 7519), and checks their claims as Kafka's validator does.
 
-    base64url(header) . base64url(claims) . base64url(signature)
-
-A token needs `exp` and `iat`. If it names an audience, the broker has to expect one of its names: it may be meant for
-somebody else. No error shows the token.
+The package PyJWT reads the form. It does not check the claims: it would refuse tokens that Kafka's validator accepts,
+such as one whose `iat` is later than now. A token needs `exp` and `iat`. If it names an audience, the broker has to
+expect one of its names: it may be meant for somebody else. No error shows a whole token.
 """
 
 from __future__ import annotations
 
 import json
-from base64 import urlsafe_b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from broker.config.definition import ConfigError
 
 MAX_TOKEN = 16 * 1024
 """The longest token in characters."""
 MAX_NAME = 1000
 """The longest name of a principal or a key."""
-_PARTS = 3
+_SHOWN = 60
+"""The most characters of a token's value that an error shows."""
 _MOST_SECONDS = 1e11
 """Later times, after the year 5000, are no times in seconds."""
 
@@ -40,10 +41,9 @@ class TokenError(Exception):
 class Jwt(NamedTuple):
     """A token, whose signature is not checked yet."""
 
+    text: str
     header: Mapping[str, Any]
     claims: Mapping[str, Any]
-    signed: bytes
-    """The bytes that the signature is about."""
     signature: bytes
 
 
@@ -70,20 +70,44 @@ Verify = Callable[[Jwt], None]
 """Checks the signature of a token; raises TokenError if it is not right."""
 
 
+def check_installed(name: str) -> None:
+    """Check that tokens can be read.
+
+    Args:
+        name: the configuration that asks for it, for messages.
+
+    Raises:
+        ConfigError: a package is missing.
+    """
+    try:
+        import cryptography  # noqa: F401 - an optional package
+        import jwt  # noqa: F401 - an optional package
+    except ImportError:
+        raise ConfigError(
+            f"{name}: tokens are checked with the packages PyJWT and cryptography: pip install 'kafkalog[oauth]'"
+        ) from None
+
+
 def parse_jwt(text: str) -> Jwt:
     """Split a token into its parts.
 
     Raises:
         TokenError: it is no token in compact form.
     """
+    from jwt import PyJWS, PyJWTError
+
     if len(text) > MAX_TOKEN:
         raise TokenError(f"the token has {len(text)} characters, more than {MAX_TOKEN}")
-    parts = text.split(".")
-    if len(parts) != _PARTS:
-        raise TokenError("the token is no JWT: it has not three parts")
-    header, claims, signature = parts
-    signed = f"{header}.{claims}".encode("ascii", "replace")
-    return Jwt(_json(header, "header"), _json(claims, "claims"), signed, _decoded(signature, "signature"))
+    try:
+        found = PyJWS().decode_complete(text, options={"verify_signature": False})
+        claims = json.loads(found["payload"])
+    except PyJWTError as error:
+        raise TokenError(f"the token is no JWT: {str(error)[:_SHOWN]}") from None
+    except (ValueError, RecursionError):
+        raise TokenError("the token is no JWT: its claims are not JSON") from None
+    if not isinstance(claims, dict):
+        raise TokenError("the token is no JWT: its claims are no JSON object")
+    return Jwt(text, found["header"], claims, found["signature"])
 
 
 def check_claims(claims: Mapping[str, Any], expected: Expected, now_s: float) -> ValidToken:
@@ -153,25 +177,5 @@ def _time(claims: Mapping[str, Any], name: str) -> float:
     return float(found)
 
 
-def _json(part: str, what: str) -> Mapping[str, Any]:
-    try:
-        found = json.loads(_decoded(part, what))
-    except (ValueError, RecursionError):
-        raise TokenError(f"the token's {what} is not JSON") from None
-    if not isinstance(found, dict):
-        raise TokenError(f"the token's {what} is no JSON object")
-    return found
-
-
-def _decoded(part: str, what: str) -> bytes:
-    try:
-        data = part.encode("ascii")
-        if b"+" in data or b"/" in data or b"=" in data:
-            raise ValueError
-        return urlsafe_b64decode(data + b"=" * (-len(data) % 4))
-    except ValueError:
-        raise TokenError(f"the token's {what} is not base64url") from None
-
-
 def _shown(value: object) -> str:
-    return repr(value)[:100]
+    return repr(value)[:_SHOWN]

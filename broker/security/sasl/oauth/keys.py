@@ -1,28 +1,39 @@
 """The public keys of an authorization server: a JSON Web Key Set (RFC 7517), and the signatures that they check.
 
-Only algorithms with a public key are known here (RFC 7518): RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384,
-ES512 and EdDSA. So nobody can sign a token with the public key as if it were a secret (HS256), or not at all (none).
+The package PyJWT makes the keys and checks the signatures. Only algorithms with a public key are allowed (RFC 7518):
+RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512 and EdDSA. So nobody can sign a token with the public key
+as if it were a secret (HS256), or not at all (none).
 """
 
 from __future__ import annotations
 
 import json
-from base64 import urlsafe_b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from broker.security.sasl.oauth.jwt import MAX_NAME, Jwt, TokenError
+
+if TYPE_CHECKING:
+    from jwt import PyJWS
 
 MOST_KEYS = 100
 MIN_RSA_BITS = 2048
 """RFC 7518, section 3.3."""
-_HASHES = {"256": "SHA256", "384": "SHA384", "512": "SHA512"}
-_CURVES = {"P-256": ("ES256", 32), "P-384": ("ES384", 48), "P-521": ("ES512", 66)}
-"""The algorithm of each curve, and the bytes of a number."""
 _EDWARDS = frozenset({"EdDSA", "Ed25519"})
 """Both names of the same algorithm (RFC 9864)."""
-_RSA = frozenset(f"{kind}{bits}" for kind in ("RS", "PS") for bits in _HASHES)
+_RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
+_ALGORITHMS = {
+    ("RSA", None): _RSA,
+    ("EC", "P-256"): frozenset({"ES256"}),
+    ("EC", "P-384"): frozenset({"ES384"}),
+    ("EC", "P-521"): frozenset({"ES512"}),
+    ("OKP", "Ed25519"): _EDWARDS,
+}
+"""The algorithms of each kind of key, by its type and its curve."""
+_PUBLIC = ("kty", "crv", "n", "e", "x", "y")
+"""The members of a public key."""
 
 
 class KeySetError(Exception):
@@ -38,37 +49,16 @@ class PublicKey:
     """The algorithms that it may be used with."""
     key: Any = field(repr=False)
     """The key as the library `cryptography` has it."""
-    size: int = 0
-    """The bytes of a number in a signature, for curves."""
 
-    def is_signature(self, algorithm: str, signature: bytes, message: bytes) -> bool:
-        """Return whether a signature of a message is this key's."""
-        from cryptography.exceptions import InvalidSignature
+    def is_signature(self, algorithm: str, token: str) -> bool:
+        """Return whether the signature of a token is this key's."""
+        from jwt import PyJWTError
 
         try:
-            self._verify(algorithm, signature, message)
-        except (InvalidSignature, ValueError):
+            _signatures().decode_complete(token, self.key, [algorithm])
+        except PyJWTError:
             return False
         return True
-
-    def _verify(self, algorithm: str, signature: bytes, message: bytes) -> None:
-        from cryptography.hazmat.primitives import hashes
-        from cryptography.hazmat.primitives.asymmetric import ec, padding, utils
-
-        if algorithm in _EDWARDS:
-            self.key.verify(signature, message)
-            return
-        digest = getattr(hashes, _HASHES[algorithm[2:]])()
-        if algorithm.startswith("ES"):
-            if len(signature) != 2 * self.size:
-                raise ValueError("the signature has another length")
-            r, s = (int.from_bytes(half, "big") for half in (signature[: self.size], signature[self.size :]))
-            self.key.verify(utils.encode_dss_signature(r, s), message, ec.ECDSA(digest))
-        elif algorithm.startswith("PS"):
-            pss = padding.PSS(padding.MGF1(digest), digest.digest_size)
-            self.key.verify(signature, message, pss, digest)
-        else:
-            self.key.verify(signature, message, padding.PKCS1v15(), digest)
 
 
 class UnknownKeyError(TokenError):
@@ -97,12 +87,12 @@ def verify(token: Jwt, keys: Sequence[PublicKey]) -> None:
         raise TokenError(f"no key is for the algorithm {algorithm[:20]!r} of the token")
     if kid is None and len(fitting) > 1:
         raise TokenError("the token does not name its key (kid), and several are known")
-    if not fitting[0].is_signature(algorithm, token.signature, token.signed):
+    if not fitting[0].is_signature(algorithm, token.text):
         raise TokenError("the token's signature is not that of its key")
 
 
 def parse_keys(text: bytes | str) -> tuple[PublicKey, ...]:
-    """Read a key set. Keys of kinds that are not known are left out, and so are those for encryption.
+    """Read a key set. Left out are keys that are damaged, of unknown kinds, or for encryption.
 
     Raises:
         KeySetError: it cannot be read, or has no key to check signatures with.
@@ -120,49 +110,36 @@ def parse_keys(text: bytes | str) -> tuple[PublicKey, ...]:
 
 
 def _key(entry: Mapping[str, Any]) -> PublicKey | None:
-    """Return one key; None for one that does not check signatures, or of an unknown kind.
-
-    Raises:
-        ValueError, TypeError, KeyError: it is damaged.
-    """
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+    """Return one key; None for one that does not check signatures, is damaged, or of an unknown kind."""
+    from jwt import PyJWK, PyJWTError
 
     operations = entry.get("key_ops")
     if entry.get("use", "sig") != "sig" or (isinstance(operations, list) and "verify" not in operations):
         return None
-    kid = entry.get("kid")
-    key: Any
-    size = 0
-    match entry.get("kty"), entry.get("crv"):
-        case "RSA", _:
-            key = rsa.RSAPublicNumbers(_number(entry["e"]), _number(entry["n"])).public_key()
-            if key.key_size < MIN_RSA_BITS:
-                return None
-            algorithms = _RSA
-        case "EC", str() as curve if curve in _CURVES:
-            algorithm, size = _CURVES[curve]
-            curves: dict[str, ec.EllipticCurve] = {
-                "P-256": ec.SECP256R1(),
-                "P-384": ec.SECP384R1(),
-                "P-521": ec.SECP521R1(),
-            }
-            made = curves[curve]
-            key = ec.EllipticCurvePublicNumbers(_number(entry["x"]), _number(entry["y"]), made).public_key()
-            algorithms = frozenset({algorithm})
-        case "OKP", "Ed25519":
-            key = ed25519.Ed25519PublicKey.from_public_bytes(_bytes(entry["x"]))
-            algorithms = _EDWARDS
-        case _:
-            return None
-    if isinstance(entry.get("alg"), str):
-        algorithms &= {entry["alg"]}
-    return PublicKey(kid if isinstance(kid, str) else None, algorithms, key, size)
+    kind, curve, named, kid = (entry.get(name) for name in ("kty", "crv", "alg", "kid"))
+    algorithms = _ALGORITHMS.get((str(kind), None if curve is None or kind == "RSA" else str(curve)))
+    if algorithms is None:
+        return None
+    # PyJWK takes the name of one algorithm, and makes the same key for each.
+    any_of_them = "EdDSA" if algorithms is _EDWARDS else min(algorithms)
+    try:
+        key = PyJWK({name: entry[name] for name in _PUBLIC if name in entry}, any_of_them).key
+    except (PyJWTError, ValueError, TypeError):
+        return None
+    if algorithms is _RSA and key.key_size < MIN_RSA_BITS:
+        return None
+    if isinstance(named, str):
+        algorithms &= {named}
+    return PublicKey(kid if isinstance(kid, str) else None, algorithms, key)
 
 
-def _bytes(text: str) -> bytes:
-    data = text.encode("ascii")
-    return urlsafe_b64decode(data + b"=" * (-len(data) % 4))
+@cache
+def _signatures() -> PyJWS:
+    from jwt import PyJWS
+    from jwt.algorithms import OKPAlgorithm
 
-
-def _number(text: str) -> int:
-    return int.from_bytes(_bytes(text), "big")
+    # PyJWT does not know the newer name.
+    newer = "Ed25519"
+    made = PyJWS([name for names in _ALGORITHMS.values() for name in names if name != newer])
+    made.register_algorithm(newer, OKPAlgorithm())
+    return made

@@ -13,12 +13,12 @@ from functools import partial
 from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
 from broker.config.security.listener_config import ListenerConfig
-from broker.config.security.sasl import SERVER_HANDLER
+from broker.config.security.sasl import ENABLED, SERVER_HANDLER
 from broker.security.sasl.jaas import Login
 from broker.security.sasl.mechanisms.interface import MakeMechanism
 from broker.security.sasl.mechanisms.oauthbearer import Check, OAuthBearerServer
 from broker.security.sasl.oauth.fetching import URL_KEY, Refreshing, RemoteKeys
-from broker.security.sasl.oauth.jwt import Expected, ValidToken, check_claims, parse_jwt
+from broker.security.sasl.oauth.jwt import Expected, ValidToken, check_claims, check_installed, parse_jwt
 from broker.security.sasl.oauth.unsecured import UnsecuredValidator
 
 _KAFKA = "org.apache.kafka.common.security.oauthbearer."
@@ -49,6 +49,7 @@ def make_oauthbearer(
     name = config.name_of(SERVER_HANDLER)
     if handler not in (None, UNSECURED, *SECURED):
         raise ConfigError(f"{name} names a class of Java's, which cannot run here; known is {SECURED[-1]}")
+    check_installed(config.name_of(ENABLED))
     if handler == UNSECURED:
         return partial(OAuthBearerServer, _unsecured(endpoint, login, name))
     if not url:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.client.errors import AuthenticationError, ConfigError
 from kafkalog.client.security.oauth.options import OAuthOptions
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
 _PREFIX = "sasl.oauthbearer.assertion."
 _KEY_FILE, _PASSPHRASE = f"{_PREFIX}private.key.file", f"{_PREFIX}private.key.passphrase"
-_P256_BYTES = 32
+_TEMPLATE = f"{_PREFIX}template.file"
 
 
 def make_assertion(options: OAuthOptions) -> Callable[[], str]:
@@ -33,8 +36,11 @@ def make_assertion(options: OAuthOptions) -> Callable[[], str]:
         raise ConfigError(f"an assertion needs {_PREFIX}file or {_KEY_FILE}")
     try:
         import cryptography  # noqa: F401 - an optional package
+        import jwt  # noqa: F401 - an optional package
     except ImportError:
-        raise ConfigError(f"{_KEY_FILE} needs the package cryptography: pip install 'kafkalog[oauth]'") from None
+        raise ConfigError(
+            f"{_KEY_FILE} needs the packages PyJWT and cryptography: pip install 'kafkalog[oauth]'"
+        ) from None
     return lambda: sign(options, time.time())
 
 
@@ -46,6 +52,8 @@ def sign(options: OAuthOptions, now: float) -> str:
     Raises:
         AuthenticationError: The template or the key cannot be used.
     """
+    from jwt import PyJWS, PyJWTError
+
     header: dict[str, Any] = {}
     payload: dict[str, Any] = {}
     if options.assertion_template is not None:
@@ -56,14 +64,17 @@ def sign(options: OAuthOptions, now: float) -> str:
     payload |= {claim: value for claim, value in named.items() if value is not None}
     if options.assertion_jti:
         payload["jti"] = str(uuid.uuid4())
-    message = f"{_encoded(json.dumps(header).encode())}.{_encoded(json.dumps(payload).encode())}"
-    return f"{message}.{_encoded(_signature(options, message.encode()))}"
+    try:
+        return PyJWS().encode(json.dumps(payload).encode(), _private_key(options), headers=header)
+    except PyJWTError as error:
+        raise AuthenticationError(
+            f"{_TEMPLATE}={options.assertion_template}: the header cannot be signed: {error}"
+        ) from None
 
 
-def _signature(options: OAuthOptions, message: bytes) -> bytes:
+def _private_key(options: OAuthOptions) -> RSAPrivateKey | EllipticCurvePrivateKey:
     from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     pem = options.assertion_key_pem
@@ -82,22 +93,20 @@ def _signature(options: OAuthOptions, message: bytes) -> bytes:
     if options.assertion_algorithm == "RS256":
         if not isinstance(key, rsa.RSAPrivateKey):
             raise AuthenticationError(f"{where} is no RSA key; set {_PREFIX}algorithm=ES256 for an EC key")
-        return key.sign(message, padding.PKCS1v15(), hashes.SHA256())
+        return key
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
         raise AuthenticationError(f"{where} is no key of the curve P-256, which {_PREFIX}algorithm=ES256 needs")
-    r, s = utils.decode_dss_signature(key.sign(message, ec.ECDSA(hashes.SHA256())))
-    return r.to_bytes(_P256_BYTES, "big") + s.to_bytes(_P256_BYTES, "big")
+    return key
 
 
 def _template(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    key = f"{_PREFIX}template.file"
     try:
-        value = json.loads(_read(key, path))
+        value = json.loads(_read(_TEMPLATE, path))
     except (ValueError, RecursionError):
         value = None
     parts = [value.get(name, {}) if isinstance(value, dict) else None for name in ("header", "payload")]
     if not all(isinstance(part, dict) for part in parts):
-        raise AuthenticationError(f'{key}={path}: expected JSON with the objects "header" and "payload"')
+        raise AuthenticationError(f'{_TEMPLATE}={path}: expected JSON with the objects "header" and "payload"')
     return dict(parts[0] or {}), dict(parts[1] or {})
 
 
@@ -108,7 +117,3 @@ def _read(key: str, path: str) -> str:
         raise AuthenticationError(
             f"{key}={path} cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from error
-
-
-def _encoded(data: bytes) -> str:
-    return urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,6 +160,14 @@ def test_keys_are_needed(handler: str | None) -> None:
     given = {} if handler is None else {"sasl__server__callback__handler__class": handler}
     said = refusal(listeners="SASL_PLAINTEXT://127.0.0.1:0", **given)
     assert f"{PREFIX}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url" in said
+
+
+@pytest.mark.parametrize("handler", [SECURED[0], UNSECURED])
+def test_packages_that_are_missing(handler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jwt", None)
+    said = refusal(listeners="SASL_PLAINTEXT://127.0.0.1:0", sasl__server__callback__handler__class=handler)
+    assert "PyJWT" in said
+    assert "pip install 'kafkalog[oauth]'" in said
 
 
 def test_a_class_of_somebody_else_is_refused() -> None:

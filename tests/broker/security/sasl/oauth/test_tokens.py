@@ -60,9 +60,12 @@ def test_a_token_chooses_no_algorithm_of_its_own() -> None:
         forged = f"{part({'alg': algorithm, 'kid': 'k1'})}.{claims}."
         with pytest.raises(TokenError, match="no key is for the algorithm"):
             verify(parse_jwt(forged), keys)
-    for header in ({}, {"alg": 1}, {"alg": "RS256", "crit": ["b64"]}, {"alg": "RS256", "kid": 1}):
+    for header in ({}, {"alg": 1}, {"alg": "RS256", "crit": ["b64"], "b64": True}):
         with pytest.raises(TokenError, match="header names"):
             verify(parse_jwt(f"{part(header)}.{claims}."), keys)
+    for more in ({"crit": ["exp"]}, {"kid": 1}, {"b64": False}):
+        with pytest.raises(TokenError, match="no JWT"):
+            parse_jwt(f"{part({'alg': 'RS256', **more})}.{claims}.")
     with pytest.raises(TokenError, match="no key is for"):
         verify(parse_jwt(sign(RSA, "RS256", kid="ec")), keys)
     assert head
@@ -80,6 +83,29 @@ def test_the_key_is_chosen_by_its_name() -> None:
     limited = parse_keys(key_set(RSA, alg="RS512"))
     with pytest.raises(TokenError, match="no key is for"):
         verify(parse_jwt(sign(RSA, "RS256")), limited)
+
+
+def test_the_newer_name_of_eddsa() -> None:
+    key = make_key("EdDSA")
+    token = sign(key, "Ed25519")
+    for named in ({}, {"alg": "Ed25519"}):
+        verify(parse_jwt(token), parse_keys(key_set(key, **named)))
+    with pytest.raises(TokenError, match="no key is for"):
+        verify(parse_jwt(token), parse_keys(key_set(key, alg="EdDSA")))
+
+
+def test_a_damaged_key_leaves_the_others() -> None:
+    damaged = [{"kty": "RSA"}, {"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}, {"kty": ["RSA"]}, {}, 7]
+    damaged += [{"kty": "RSA", "e": 7, "n": 7}, {"kty": "OKP", "crv": "Ed25519", "x": "é"}]
+    text = json.dumps({"keys": [*damaged, RSA.as_dict(private=False)]})
+    verify(parse_jwt(sign(RSA, "RS256")), parse_keys(text))
+
+
+def test_a_private_key_is_read_as_its_public_one() -> None:
+    for key, algorithm in ((RSA, "RS256"), (EC, "ES256")):
+        keys = parse_keys(json.dumps({"keys": [key.as_dict(private=True)]}))
+        verify(parse_jwt(sign(key, algorithm, kid=key.kid)), keys)
+        assert "Private" not in type(keys[0].key).__name__
 
 
 @pytest.mark.filterwarnings("ignore:Key size should be")

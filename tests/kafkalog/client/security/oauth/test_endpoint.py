@@ -180,9 +180,23 @@ def test_keys_that_cannot_sign(tmp_path: Path, pem: bytes, properties: dict[str,
     assert "tell-nobody" not in str(caught.value)
 
 
-def test_without_the_package_that_signs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "cryptography", None)
-    with pytest.raises(ConfigError, match=r"needs the package cryptography: pip install 'kafkalog\[oauth\]'"):
+def test_a_template_with_a_header_that_cannot_be_signed(tmp_path: Path) -> None:
+    key, template = tmp_path / "key.pem", tmp_path / "template.json"
+    key.write_bytes(RSA_KEY.as_pem(private=True))
+    template.write_text('{"header": {"kid": 5}}')
+    endpoint = source(
+        "http://127.0.0.1:1/",
+        sasl_oauthbearer_jwt_retriever_class=BEARER_RETRIEVER,
+        sasl_oauthbearer_assertion_private_key_file=key,
+        sasl_oauthbearer_assertion_template_file=template,
+    )
+    with pytest.raises(AuthenticationError, match=r"template\.json: the header cannot be signed: Key ID header"):
+        endpoint.fetch()
+
+
+def test_without_the_packages_that_sign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "jwt", None)
+    with pytest.raises(ConfigError, match=r"needs the packages PyJWT and .*: pip install 'kafkalog\[oauth\]'"):
         source(
             "http://127.0.0.1:1/",
             sasl_oauthbearer_jwt_retriever_class=BEARER_RETRIEVER,
