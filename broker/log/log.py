@@ -32,7 +32,7 @@ Which thread may call what:
 | holding `flushes`                                                  | any; no flush runs meanwhile                    |
 | `remove_deleted`                                                   | one worker's, beside the loop's                 |
 | `aborted_transactions`                                             | any, beside the loop's                          |
-| what `missing`, `missing_for_time` and `time_search` return        | any, beside the loop's                          |
+| what `missing`, `missing_for_…` and `time_search` return           | any, beside the loop's                          |
 | `read` of what `plan_truncation` returns                           | any, beside the loop's                          |
 | reading `segments`, `size`, `config`, `truncations` and offsets    | any; each is whole, two of them need not agree  |
 | `offline`: reading and setting it                                  | any                                             |
@@ -310,9 +310,9 @@ class Log:
         """See `LogReader.read`."""
         return self._reader.read(offset, max_bytes, max_offset, min_one)
 
-    def missing(self, offset: int, max_bytes: int) -> Callable[[], None] | None:
+    def missing(self, offset: int, max_bytes: int, *, committed: bool = False) -> Callable[[], None] | None:
         """See `LogReader.missing`."""
-        return self._reader.missing(offset, max_bytes)
+        return self._reader.missing(offset, max_bytes, committed=committed)
 
     def is_in_older_segment(self, offset: int, end: int) -> bool:
         """See `LogReader.is_in_older_segment`."""
@@ -421,6 +421,10 @@ class Log:
     def plan_truncation(self, offset: int, *, now_ms: int) -> TruncationPlan | None:
         """See `Truncation.plan`."""
         return self._truncation.plan(offset, now_ms=now_ms)
+
+    def missing_for_truncation(self, offset: int) -> Callable[[], None] | None:
+        """See `LogReader.missing_for_truncation`."""
+        return self._reader.missing_for_truncation(offset)
 
     def truncate_to(self, offset: int, *, now_ms: int, planned: TruncationPlan | None = None) -> bool:
         """See `Truncation.to`."""

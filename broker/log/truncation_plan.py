@@ -19,7 +19,7 @@ from broker.log.log_offsets import LogOffsets
 from broker.log.producer_state.producer_state_manager import ProducerStateManager
 from broker.log.recovery.producer_recall import recall
 from broker.log.recovery.producer_replay import Part, parts_to_replay, replay_parts
-from broker.log.recovery.segment_recovery import rebuild_transaction_index
+from broker.log.recovery.transaction_rebuild import rebuild_transaction_index
 from broker.log.segment.batch_scan import latest_timestamp
 from broker.log.segment.segment import Segment
 from broker.log.segment.segment_cut import SegmentCut, find_cut

@@ -24,6 +24,7 @@ from broker.api.fetch.fetch_session import (
     PartitionKey,
     partition_key,
 )
+from broker.log.read.log_reader import IndexNotReadyError
 from broker.log.segment.file_slices import ReadResult
 from broker.metadata.model import NO_TOPIC_ID
 from broker.replica.follower_calls import FollowerCall
@@ -227,7 +228,8 @@ class FetchReading:
             partition = get(state.name, state.partition)
             if partition is not None and (self._may_read is None or self._may_read(state.name)):
                 size = min(state.max_bytes, left, READ_IN_PARTITION_BYTES)
-                work = partition.log.missing(state.fetch_offset, size)
+                committed = self.isolation is FetchIsolation.LAST_STABLE_OFFSET
+                work = partition.log.missing(state.fetch_offset, size, committed=committed)
                 if work is not None:
                     found.append(work)
                     left -= size
@@ -312,9 +314,13 @@ class FetchReading:
         data.last_stable_offset = partition.last_stable_offset
         data.log_start_offset = partition.log.log_start_offset
         if self.isolation is FetchIsolation.LAST_STABLE_OFFSET:
+            try:
+                aborted = partition.aborted_within(state.fetch_offset, result)
+            except IndexNotReadyError:
+                # A worker builds the index anew. The client asks again for what this leaves out.
+                aborted, result = [], ReadResult([], 0)
             data.aborted_transactions = [
-                AbortedTransaction(producer_id=row.producer_id, first_offset=row.first_offset)
-                for row in partition.aborted_within(state.fetch_offset, result)
+                AbortedTransaction(producer_id=row.producer_id, first_offset=row.first_offset) for row in aborted
             ]
         else:
             data.aborted_transactions = None

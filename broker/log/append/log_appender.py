@@ -21,13 +21,13 @@ from broker.log.producer_state.control_batches import parse_marker
 from broker.log.producer_state.producer_entry import SEQUENCE_MASK
 from broker.log.producer_state.producer_state_manager import ProducerStateManager
 from broker.log.recovery.producer_replay import note_producer
-from broker.log.recovery.segment_recovery import rebuild_transaction_index
 from broker.log.roller import Roller
 from broker.log.segment.segment_list import SegmentList
 from broker.log.storage_errors import StorageErrors
 from kafkalog.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
 from kafkalog.records.batch import LOG_APPEND_TIME_FLAG, MAGIC, BatchHeader, assign_offsets, set_log_append_time
 from kafkalog.records.errors import RecordsError
+from kafkalog.storage import names
 from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET
 
 logger = logging.getLogger(__name__)
@@ -319,17 +319,22 @@ class LogAppender:
                 # The next flush, or a clean stop, must not vouch for a file whose name is not safe.
                 self._flusher.names_unsynced = True
         except CorruptIndexError as error:
-            logger.warning("Rebuilding the transaction index of %s: %s", self._segments.active, error)
-            self._rebuild_transactions()
+            logger.warning("%s is rebuilt when it is read: %s", self._segments.active.path(names.TXN_INDEX), error)
+            self._spoil_transactions()
         except OSError as error:
-            # The marker is in the log, but readers of committed records would not see it. Recovery will index it.
-            self._errors.go_offline(f"cannot index an aborted transaction: {error}")
-            raise KafkaStorageError(f"Cannot append to {self._directory.label}: {error}") from error
+            raise self._without_index(error) from error
 
-    def _rebuild_transactions(self) -> None:
-        """Write the active segment's transaction index anew, including the marker, which is in the log by now."""
+    def _spoil_transactions(self) -> None:
+        """Let no reader believe the active segment's transaction index, which lacks a marker that is in the log.
+
+        To build it anew reads the whole log, so a worker does that for the first reader that needs it.
+        """
         try:
-            rebuild_transaction_index(self._segments.all, self._segments.active, self._ops)
-        except (OSError, RecordsError) as error:
-            self._errors.go_offline(f"cannot index an aborted transaction: {error}")
-            raise KafkaStorageError(f"Cannot append to {self._directory.label}: {error}") from error
+            self._segments.active.aborted.spoil()
+        except OSError as error:
+            raise self._without_index(error) from error
+
+    def _without_index(self, error: OSError) -> KafkaStorageError:
+        """Take the log offline: readers of committed records would not see a marker. Recovery will index it."""
+        self._errors.go_offline(f"cannot index an aborted transaction: {error}")
+        return KafkaStorageError(f"Cannot append to {self._directory.label}: {error}")

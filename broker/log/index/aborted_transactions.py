@@ -19,14 +19,16 @@ class AbortedTransactions:
 
     Attributes:
         changes: a number that changes before and after each addition.
+        cuts: how often the segment was cut.
     """
 
-    __slots__ = ("_files", "_none_at", "_ops", "changes")
+    __slots__ = ("_files", "_none_at", "_ops", "changes", "cuts")
 
     def __init__(self, files: SegmentFiles, ops: FileOps) -> None:
         self._files = files
         self._ops = ops
         self.changes = 0
+        self.cuts = 0
         self._none_at = -1
         """The value of `changes` at which no index file was found."""
 
@@ -63,5 +65,13 @@ class AbortedTransactions:
         self.changes += 1
         try:
             return self.index.append(transaction)
+        finally:
+            self.changes += 1
+
+    def spoil(self) -> None:
+        """Call `TransactionIndex.spoil`."""
+        self.changes += 1
+        try:
+            self.index.spoil()
         finally:
             self.changes += 1

@@ -53,6 +53,19 @@ class TransactionIndex:
             os.close(fd)
         return not count
 
+    def spoil(self) -> None:
+        """Add a row that no reader accepts: the file lacks a row, and whoever needs it has to build the file anew.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        fd = self._ops.open(self.path, os.O_RDWR | os.O_CREAT)
+        try:
+            count = os.fstat(fd).st_size // ENTRY_SIZE
+            write_all(self._ops, fd, encode_aborted(AbortedTransaction(-1, -1, -1, -1)), count * ENTRY_SIZE)
+        finally:
+            os.close(fd)
+
     def replace(self, transactions: Sequence[AbortedTransaction]) -> None:
         """Put these rows in the place of all; a crash leaves the old or the new ones.
 

@@ -64,6 +64,30 @@ def missing(segment: Segment, offset: int, max_bytes: int) -> Step | None:
     return None
 
 
+def missing_for_cut(segment: Segment, offset: int) -> Step | None:
+    """Return the next step before `find_cut(segment, offset)` can do without a walk over the whole log, or None.
+
+    It does not ask what is in memory: a cut reads little, and a broker that comes back may have many to make.
+
+    Raises:
+        CorruptIndexError, RecordsError, OSError: as `find_cut` would.
+    """
+    if (step := _next_of_scan(segment)) is not None:
+        return step
+    try:
+        _load(segment, names.INDEX, names.TIME_INDEX)
+    except (CorruptIndexError, FileNotFoundError) as error:
+        return _scan(segment, error)
+    if segment.rebuilt or segment.positions.remembers(offset):
+        return None
+    file, start = segment.file, segment.offset_index.lookup(offset)[1]
+    try:
+        is_wrong = not segment.fits(offset, start, find_batch(file.fd, start, segment.size, offset))
+    except CorruptRecordError:
+        is_wrong = start > 0
+    return _scan(segment, misfit(segment.path(names.INDEX), offset, start)) if is_wrong else None
+
+
 def missing_for_time(segment: Segment, timestamp: int, start_offset: int) -> Step | None:
     """Return the next step before `time_search.find_in_segment`; None if nothing is missing.
 
@@ -92,6 +116,20 @@ def lacks_index(segment: Segment) -> bool:
 
 def _missing_of_indexes(segment: Segment, *kinds: str) -> Step | None:
     """Return the next step before these indexes (`names.INDEX`, `TIME_INDEX`) can be searched; None if they can."""
+    if (step := _next_of_scan(segment)) is not None:
+        return step
+    path = segment.indexes.on_disk(*kinds)
+    if path is not None:
+        return partial(page_cache.read_in_file, path)
+    try:
+        _load(segment, *kinds)
+    except (CorruptIndexError, FileNotFoundError) as error:
+        return _scan(segment, error)
+    return None
+
+
+def _next_of_scan(segment: Segment) -> Step | None:
+    """Return the next step of a scan that was begun; None once both indexes are written, or without a scan."""
     indexes = segment.indexes
     scan, indexes.scan = indexes.scan, None
     # An append may have come in between; it has loaded the indexes, and built them anew if it had to.
@@ -103,13 +141,6 @@ def _missing_of_indexes(segment: Segment, *kinds: str) -> Step | None:
             return scan.run
         scan.grow(segment.size)
         segment.rebuild_indexes(scan)
-    path = indexes.on_disk(*kinds)
-    if path is not None:
-        return partial(page_cache.read_in_file, path)
-    try:
-        _load(segment, *kinds)
-    except (CorruptIndexError, FileNotFoundError) as error:
-        return _scan(segment, error)
     return None
 
 

@@ -16,7 +16,7 @@ from broker.log.leader_epoch_cache import LeaderEpochCache
 from broker.log.log_offsets import LogOffsets
 from broker.log.read import cold_reads
 from broker.log.read.time_search import Candidate, TimestampOffset, candidates
-from broker.log.recovery.segment_recovery import rebuild_transaction_index
+from broker.log.recovery.transaction_rebuild import TransactionRebuild, rebuild_transaction_index
 from broker.log.segment.file_slices import FileSlice, ReadResult
 from broker.log.segment.segment import Segment
 from broker.log.segment.segment_list import SegmentList
@@ -32,14 +32,18 @@ MAX_TIMESTAMP = -3
 """In place of a timestamp: the largest one of the log."""
 
 
+class IndexNotReadyError(Exception):
+    """A damaged transaction index has to be rebuilt first; `missing` returns the work."""
+
+
 class LogReader:
     """Read one log.
 
-    Call it on the event loop's thread; `aborted_transactions`, and what `missing`, `missing_for_time` and `time_search`
-    return, may run on any thread.
+    Call it on the event loop's thread; `aborted_transactions`, and what `time_search` and each `missing…` return, may
+    run on any thread.
     """
 
-    __slots__ = ("_directory", "_epochs", "_offsets", "_ops", "_segments")
+    __slots__ = ("_directory", "_epochs", "_offsets", "_ops", "_rebuilds", "_segments")
 
     def __init__(
         self,
@@ -54,6 +58,8 @@ class LogReader:
         self._offsets = offsets
         self._epochs = epochs
         self._ops = ops
+        self._rebuilds: dict[Segment, TransactionRebuild] = {}
+        """The transaction indexes that are damaged."""
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -101,11 +107,16 @@ class LogReader:
             return False
         return bisect_right(segments.bases, offset) < bisect_right(segments.bases, end)
 
-    def missing(self, offset: int, max_bytes: int) -> Callable[[], None] | None:
+    def missing(self, offset: int, max_bytes: int, *, committed: bool = False) -> Callable[[], None] | None:
         """Return what a worker must read before `read` can do without the disk; None when nothing is missing.
 
         It is one step: call this again afterwards. Errors are left for `read` to report.
+
+        Args:
+            committed: `aborted_within` is called as well. A damaged index that it has found is built anew.
         """
+        if committed and (step := self._missing_aborted()) is not None:
+            return step
         if not self._offsets.start <= offset < self._offsets.end:
             return None
         segment = self._segments.active
@@ -149,13 +160,17 @@ class LogReader:
             CorruptMessageError: the log does not read as batches there.
             KafkaStorageError: the disk failed.
         """
+        return self._aborted(start, end, self._rebuilt_transactions)
+
+    def _aborted(
+        self, start: int, end: int, rebuilt: Callable[[Segment, CorruptIndexError], TransactionIndex]
+    ) -> list[AbortedTransaction]:
         found: list[AbortedTransaction] = []
         for segment in self._segments.all[self._segments.index_of(start) :]:
             try:
                 rows, complete = segment.aborted.collect(start, end)
             except CorruptIndexError as error:
-                logger.warning("Rebuilding the transaction index of %s: %s", segment, error)
-                rows, complete = self._rebuilt_transactions(segment).collect(start, end)
+                rows, complete = rebuilt(segment, error).collect(start, end)
             except OSError as error:
                 raise KafkaStorageError(f"Cannot read {self._directory.label}: {error}") from error
             found += rows
@@ -170,6 +185,7 @@ class LogReader:
         the slices.
 
         Raises:
+            IndexNotReadyError: an index is damaged, and has to be rebuilt from the log.
             CorruptMessageError: the log does not read as batches there.
             KafkaStorageError: the disk failed.
         """
@@ -186,9 +202,77 @@ class LogReader:
                 if following is not None:
                     max_offset = min(max_offset, following)
                 break
-        return self.aborted_transactions(start, max_offset)
+        return self._aborted(start, max_offset, self._unready_transactions)
 
-    def _rebuilt_transactions(self, segment: Segment) -> TransactionIndex:
+    def _missing_aborted(self) -> Callable[[], None] | None:
+        for segment, rebuild in list(self._rebuilds.items()):
+            if rebuild.is_running:
+                # Another reader waits for it. This one must not hold a second worker.
+                continue
+            if rebuild.is_void or segment not in self._segments.all:
+                del self._rebuilds[segment]
+            elif (step := self._rebuild(rebuild)) is not None:
+                return step
+        return None
+
+    def _rebuild(self, rebuild: TransactionRebuild) -> Callable[[], None] | None:
+        """Return the next step of a rebuild; None once the index is written, or cannot be."""
+        segment = rebuild.segment
+        if rebuild.done and segment.size - rebuild.size > cold_reads.SEARCH_BYTES:
+            rebuild.grow(segment.size)
+        if not rebuild.done:
+            return rebuild.run
+        rebuild.grow(segment.size)
+        rebuild.run()
+        if rebuild.error is None:
+            try:
+                rebuild.write()
+            except OSError as error:
+                rebuild.error = error
+            else:
+                del self._rebuilds[segment]
+        return None
+
+    def _unready_transactions(self, segment: Segment, damage: CorruptIndexError) -> TransactionIndex:
+        rebuild = self._rebuilds.get(segment)
+        if rebuild is None or rebuild.is_void:
+            self._begin_rebuild(segment, damage)
+        elif rebuild.error is not None:
+            if isinstance(rebuild.error, OSError):
+                # It may pass, while damaged records stay as they are.
+                del self._rebuilds[segment]
+                raise KafkaStorageError(f"Cannot read {self._directory.label}: {rebuild.error}") from rebuild.error
+            raise CorruptMessageError(f"{self._directory.label}: {rebuild.error}") from rebuild.error
+        raise IndexNotReadyError(str(damage)) from damage
+
+    def _begin_rebuild(self, segment: Segment, damage: CorruptIndexError) -> TransactionRebuild:
+        logger.warning("Rebuilding the transaction index of %s: %s", segment, damage)
+        rebuild = self._rebuilds[segment] = TransactionRebuild(self._segments.all, segment, self._ops)
+        return rebuild
+
+    def missing_for_truncation(self, offset: int) -> Callable[[], None] | None:
+        """Return what a worker must do before a truncation to `offset` is planned, or None.
+
+        It is one step: call this again afterwards. Errors are left for the plan to report.
+        """
+        if not self._segments.all[0].base_offset <= offset < self._offsets.end:
+            return None
+        segment = self._segments.all[self._segments.index_of(offset)]
+        try:
+            if (step := cold_reads.missing_for_cut(segment, offset)) is not None:
+                return step
+            segment.aborted.index.items()
+        except CorruptIndexError as damage:
+            rebuild = self._rebuilds.get(segment)
+            if rebuild is None or rebuild.is_void:
+                rebuild = self._begin_rebuild(segment, damage)
+            return self._rebuild(rebuild)
+        except (OSError, RecordsError):
+            pass
+        return None
+
+    def _rebuilt_transactions(self, segment: Segment, damage: CorruptIndexError) -> TransactionIndex:
+        logger.warning("Rebuilding the transaction index of %s: %s", segment, damage)
         try:
             rebuild_transaction_index(self._segments.all, segment, self._ops)
         except RecordsError as error:

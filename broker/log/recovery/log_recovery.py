@@ -29,12 +29,8 @@ from broker.log.producer_state.producer_state_manager import ProducerStateManage
 from broker.log.recovery.directory_scan import list_segments
 from broker.log.recovery.producer_recall import recall
 from broker.log.recovery.producer_replay import replay
-from broker.log.recovery.segment_recovery import (
-    OffsetOverflowError,
-    give_back_reserved,
-    mend_transaction_index,
-    recover_segment,
-)
+from broker.log.recovery.segment_recovery import OffsetOverflowError, give_back_reserved, recover_segment
+from broker.log.recovery.transaction_rebuild import mend_transaction_index
 from broker.log.resources import LogResources
 from broker.log.segment.segment import Segment
 from broker.log.segment.splitting import parts_of, write_parts

@@ -7,11 +7,10 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-from broker.log.files.file_ops import NO_SPACE, OS, FileOps
-from broker.log.index.index_file import CorruptIndexError
+from broker.log.files.file_ops import NO_SPACE
 from broker.log.leader_epoch_cache import LeaderEpochCache
 from broker.log.producer_state.producer_state_manager import ProducerStateManager
-from broker.log.recovery.producer_replay import note_producer, replay, take_batch
+from broker.log.recovery.producer_replay import note_producer
 from broker.log.segment.batch_scan import headers, is_zero, verified_batches
 from broker.log.segment.segment import Segment
 from kafkalog.records.batch import HEADER_SIZE, BatchHeader
@@ -114,45 +113,6 @@ def give_back_reserved(segment: Segment) -> None:
             end = position + header.size
     if is_zero(file.fd, end, segment.size):
         segment.cut(end)
-
-
-def rebuild_transaction_index(segments: list[Segment], segment: Segment, ops: FileOps = OS) -> None:
-    """Write a segment's transaction index anew from the markers of the log.
-
-    Raises:
-        RecordsError: the log does not read as batches; the index has not changed.
-        OSError: the log cannot be read, or the index cannot be written.
-    """
-    # Use a separate state from the log's first batch on: a transaction may have begun in any earlier segment.
-    producers = ProducerStateManager(segment.directory, 0, (), ops)
-    producers.end_offset = segments[0].base_offset
-    replay(segments, producers, segment.base_offset, strict=True)
-    file = segment.file
-    rows = []
-    for position, header in headers(file.fd, 0, segment.size):
-        batch = os.pread(file.fd, header.size, position) if header.is_control else b""
-        if (aborted := take_batch(producers, header, memoryview(batch))) is not None:
-            rows.append(aborted)
-    # An index that ends early would pass for a whole one, and readers would take aborted records for committed ones.
-    segment.aborted.replace(rows)
-
-
-def mend_transaction_index(segments: list[Segment], segment: Segment, ops: FileOps = OS) -> None:
-    """Rebuild a segment's transaction index if it is damaged. If the log is damaged too, reads tell.
-
-    Raises:
-        OSError: a file cannot be read, or the index cannot be written.
-    """
-    try:
-        segment.aborted.index.items()
-    except CorruptIndexError as error:
-        logger.warning("Rebuilding the transaction index of %s: %s", segment, error)
-        try:
-            rebuild_transaction_index(segments, segment, ops)
-        except RecordsError as damage:
-            logger.warning("The transaction index of %s cannot be rebuilt: %s", segment, damage)
-        for each in segments:
-            each.close_idle()
 
 
 def _largest(segment: Segment) -> int:

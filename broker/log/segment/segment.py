@@ -466,7 +466,7 @@ class Segment:
         if position < self.size:
             file, self.indexes.scan = self.file, None
             self._resources.ops.ftruncate(file.fd, position)
-            self.size = position
+            self.size, self.aborted.cuts = position, self.aborted.cuts + 1
             self._resources.ops.fsync(file.fd)
 
     def flush(self) -> None:

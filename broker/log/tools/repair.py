@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from broker.log.directories.checkpoints import salvage_offsets, write_epochs, write_offsets
 from broker.log.files.file_ops import OS
 from broker.log.log_config import LogConfig
-from broker.log.recovery.segment_recovery import rebuild_transaction_index
+from broker.log.recovery.transaction_rebuild import rebuild_transaction_index
 from broker.log.segment.batch_scan import headers, is_zero
 from broker.log.segment.segment import Segment
 from broker.log.tools.repair_plan import (

@@ -30,6 +30,8 @@ from kafkalog.protocol.messages.offset_for_leader_epoch import (
 logger = logging.getLogger(__name__)
 
 LATEST, EARLIEST = -1, -2
+REBUILD_STEPS = 8
+"""Workers rebuild damaged indexes in so many steps at most. Only a log that does not read needs more."""
 TURN_S = 0.02
 """Truncations hold the event loop for about this long, or for as long as one takes. A broker that comes back after a
 crash may have many to do."""
@@ -198,6 +200,8 @@ class LogTruncation:
         """
         log, now_ms, workers = following.partition.log, self._replicas.runtime.now_ms, self._replicas.runtime.workers
         try:
+            if not await self._rebuild_indexes(following, offset):
+                return
             with self._holding():
                 planned = log.plan_truncation(offset, now_ms=now_ms())
             if planned is not None and not planned.is_quick:
@@ -220,6 +224,28 @@ class LogTruncation:
             # A defect that one log meets must not keep the others from being followed.
             logger.exception("the log of %s-%d cannot be truncated", *following.partition.key)
             self._delay(following, f"the log cannot be truncated: {error!r}")
+
+    async def _rebuild_indexes(self, following: Following, offset: int) -> bool:
+        """Have a worker rebuild damaged indexes before a truncation is planned: that may read the whole log.
+
+        Return whether the partition is still followed.
+        """
+        for _ in range(REBUILD_STEPS):
+            with self._holding():
+                step = following.partition.log.missing_for_truncation(offset)
+            if step is None:
+                break
+            await self.lower_recovery_points()
+            if not self._is_followed(following):
+                return False
+            try:
+                await self._replicas.runtime.workers.run(step)
+            except OSError:
+                # The plan meets the same error, and reports it.
+                break
+            if not self._is_followed(following):
+                return False
+        return True
 
     def _truncate_now(
         self, following: Following, offset: int, planned: TruncationPlan | None, *, done: bool, why: str

@@ -73,7 +73,7 @@ def test_a_fetch_that_needs_the_disk_tells_how_far_the_follower_is(
         assert (await fetched(follower, request(0))).records
         assert partition.high_watermark == 0
         reads: list[Callable[[], None]] = [lambda: None]
-        monkeypatch.setattr(Log, "missing", lambda log, offset, size: reads.pop() if reads else None)
+        monkeypatch.setattr(Log, "missing", lambda log, offset, size, committed: reads.pop() if reads else None)
         assert not (await fetched(follower, request(1))).records
         assert not reads
         assert partition.high_watermark == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,10 @@ import pytest
 
 from broker.config.protocol_version import ProtocolVersion
 from broker.log import truncation_plan
+from broker.log.index.index_file import BLOCK_BYTES
+from broker.log.log import Log
+from broker.log.recovery.transaction_rebuild import TransactionRebuild
+from broker.log.segment.index_scan import IndexScan
 from broker.log.truncation_plan import TruncationPlan
 from broker.net.links.link import Link
 from broker.net.links.link_errors import LinkError
@@ -21,7 +26,10 @@ from broker.replica.fetching.following import Following
 from broker.replica.fetching.truncation import LogTruncation
 from broker.replica.partition import Partition
 from kafkalog.protocol.messages.fetch import EpochEndOffset
+from kafkalog.storage import names
 from kafkalog.storage.checkpoints import parse_offsets
+from kafkalog.storage.index_entries import OFFSET_ENTRY
+from kafkalog.storage.transaction_entries import AbortedTransaction
 from tests.broker.replica.in_process import InProcess, with_broker
 from tests.support.wire import batch
 
@@ -153,6 +161,51 @@ def test_a_worker_reads_while_the_log_is_whole(tmp_path: Path, monkeypatch: pyte
         assert (log.log_end_offset, each.offset, each.truncating) == (1, 1, False)
         assert threading.main_thread() not in reading.threads
         assert len(reading.threads) == 1
+
+    with_broker(tmp_path, work)
+
+
+def lying_index(log: Log) -> None:
+    """Let entries in the middle of the active segment's offset index lead to wrong positions."""
+    log.config = log.config.with_changes(index_interval_bytes=0)
+    for _ in range(BLOCK_BYTES // OFFSET_ENTRY.size + 1):
+        log.append_batch(memoryview(batch([b"y"])), leader_epoch=0, now_ms=0)
+    path = Path(log.active_segment.path(names.INDEX))
+    written = path.read_bytes()
+    path.write_bytes(written[:8] + b"\0\0\0\2\0\0\0\7" * 100 + written[808:])
+    log.active_segment.positions.clear()
+
+
+def damaged_transactions(log: Log) -> None:
+    """Damage the transaction index of the active segment."""
+    log.active_segment.aborted.replace([AbortedTransaction(1, 0, 1, 0)])
+    log.active_segment.aborted.spoil()
+
+
+@pytest.mark.parametrize("damage", [lying_index, damaged_transactions])
+def test_a_worker_rebuilds_the_indexes_before_a_truncation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Log], None]
+) -> None:
+    """It may read the whole log."""
+    threads: list[threading.Thread] = []
+    for kind in (IndexScan, TransactionRebuild):
+
+        def told(self: Any, walk: Callable[[Any], None] = kind._walk) -> None:
+            threads.append(threading.current_thread())
+            walk(self)
+
+        monkeypatch.setattr(kind, "_walk", told)
+
+    async def work(broker: InProcess) -> None:
+        each = await followed(broker, "a", batches=30)
+        log = each.partition.log
+        damage(log)
+        each.offset = 20
+        await truncation_of(broker).truncate([each])
+        assert (log.log_end_offset, each.offset, each.truncating) == (20, 20, False)
+        assert log.active_segment.aborted.index.items() == []
+        assert len(threads) == 1
+        assert threading.main_thread() not in threads
 
     with_broker(tmp_path, work)
 
