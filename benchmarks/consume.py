@@ -68,9 +68,15 @@ class Result:
     cpu_s_per_gb: float
 
 
-def read_confluent(bootstrap: str, filled: Filled) -> None:
+def read_confluent(bootstrap: str, filled: Filled, more: Mapping[str, str] | None = None) -> None:
     consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, "log_level": 3}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "log_level": 3,
+            **(more or {}),
+        }
     )
     try:
         consumer.assign([TopicPartition(filled.topic, p, OFFSET_BEGINNING) for p in range(len(filled.ends))])

@@ -54,7 +54,8 @@ _CHOSEN = """## In short
 _LONGEST = 30
 """A table with more rows than this is folded."""
 _ORDER = (
-    *("produce", "consume", "producer_client", "consumer", "spark_read", "spark_latency", "spark_write", "spark_once"),
+    *("produce", "consume", "secured", "producer_client", "consumer"),
+    *("spark_read", "spark_latency", "spark_write", "spark_once"),
     *(
         "load",
         "spark_values",

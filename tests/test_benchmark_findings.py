@@ -27,6 +27,7 @@ from benchmarks import (
     records,
     refusals,
     scale,
+    secured,
     spark_latency,
     spark_once,
     spark_read,
@@ -71,6 +72,13 @@ def of_produce() -> list[Finding]:
 def of_consume() -> list[Finding]:
     cases = [consume.Case(reader, octets) for reader, octets in product(consume.READERS, (100, 1000))]
     return consume.findings({case: runs_of(BROKERS, lambda n: consume.Result(n, n * 10, n / 10)) for case in cases})
+
+
+def of_secured() -> list[Finding]:
+    cases = [name(listener) for name, listener in product((secured.produced, secured.consumed), secured.WAYS)]
+    return secured.findings(
+        {case: runs_of(BROKERS, lambda n: secured.Result(n, n / 10)) for case in (*cases, secured.CONNECTED)}
+    )
 
 
 def of_consumer() -> list[Finding]:
@@ -250,6 +258,7 @@ ALL: dict[str, Callable[[], list[Finding]]] = {
     "cluster_growth": of_cluster_growth,
     "produce": of_produce,
     "consume": of_consume,
+    "secured": of_secured,
     "consumer": of_consumer,
     "producer_client": of_producer_client,
     "startup": of_startup,
