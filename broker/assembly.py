@@ -41,8 +41,8 @@ from broker.replica.hosting.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 from broker.security.authorizer.authorizer import Authorizer
-from broker.security.authorizer.model import AclOperation, ResourceType
 from broker.system.workers import WorkerShare
+from kafkalog.protocol.acls import AclOperation, AclResourceType
 from kafkalog.protocol.api_keys import ApiKey
 
 logger = logging.getLogger(__name__)
@@ -162,7 +162,7 @@ def _authorizer(config: BrokerConfig, store: MetadataStore) -> Authorizer | None
     listener = config.advertised.get(config.inter_broker_listener)
     is_anonymous = config.is_member and listener is not None and listener.protocol == "PLAINTEXT"
     if is_anonymous and not authorizer.rules.may_from_somewhere(
-        ANONYMOUS, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER
+        ANONYMOUS, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER
     ):
         logger.warning(
             "Brokers reach each other as %s on the listener %s, and nothing allows that principal ClusterAction: this "

@@ -13,7 +13,7 @@ import functools
 from collections.abc import Awaitable, Callable
 
 from broker.api.context import Request
-from broker.security.authorizer.model import AclOperation, ResourceType
+from kafkalog.protocol.acls import AclOperation, AclResourceType
 from kafkalog.protocol.errors import ErrorCode
 
 Handler = Callable[[Request], Awaitable[None] | None]
@@ -57,6 +57,6 @@ class TopicRights:
             return True
         found = self._known.get(topic)
         if found is None:
-            found = self._request.allows(self._operation, ResourceType.TOPIC, topic, count=count)
+            found = self._request.allows(self._operation, AclResourceType.TOPIC, topic, count=count)
             self._known[topic] = found
         return found

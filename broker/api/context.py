@@ -39,8 +39,9 @@ from broker.quota.connections import ConnectionRates
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 from broker.security.authorizer.authorizer import Authorizer
-from broker.security.authorizer.model import ALL_OPERATIONS, CLUSTER_NAME, NOT_ASKED, AclOperation, ResourceType
+from broker.security.authorizer.model import ALL_OPERATIONS, NOT_ASKED
 from broker.system.workers import Workers, WorkerShare
+from kafkalog.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import EncodeError, RequestHeader, encode_response
 from kafkalog.protocol.errors import ErrorCode, NotControllerError
@@ -179,7 +180,7 @@ class Request:
     # -- authorization
 
     def allows(
-        self, operation: AclOperation, kind: ResourceType, name: str, *, count: int = 1, tells_denied: bool = True
+        self, operation: AclOperation, kind: AclResourceType, name: str, *, count: int = 1, tells_denied: bool = True
     ) -> bool:
         """Return whether its client may do an operation with a resource, and tell the audit log.
 
@@ -207,16 +208,16 @@ class Request:
 
     def allows_cluster(self, operation: AclOperation, *, tells_denied: bool = True) -> bool:
         """Return whether its client may do an operation with the cluster, and tell the audit log."""
-        return self.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME, tells_denied=tells_denied)
+        return self.allows(operation, AclResourceType.CLUSTER, CLUSTER_NAME, tells_denied=tells_denied)
 
-    def allows_any(self, operation: AclOperation, kind: ResourceType) -> bool:
+    def allows_any(self, operation: AclOperation, kind: AclResourceType) -> bool:
         """Return whether its client may do an operation with some resource of a type, and tell the audit log."""
         authorizer, session = self.broker.authorizer, self.connection.session
         return authorizer is None or authorizer.check_any(
             session.principal, session.peer, operation, kind, api=self.response_type.__name__
         )
 
-    def sees(self, kind: ResourceType, name: str) -> bool:
+    def sees(self, kind: AclResourceType, name: str) -> bool:
         """Return whether its client may know of a resource; the audit log is not told, for lists that leave it out."""
         authorizer, session = self.broker.authorizer, self.connection.session
         return authorizer is None or authorizer.allows(
@@ -226,9 +227,9 @@ class Request:
     @property
     def seen_topics(self) -> Callable[[str], bool] | None:
         """A function that returns whether its client may know of a topic; None if it may know of all."""
-        return None if self.broker.authorizer is None else partial(self.sees, ResourceType.TOPIC)
+        return None if self.broker.authorizer is None else partial(self.sees, AclResourceType.TOPIC)
 
-    def authorized_operations(self, asked: bool, kind: ResourceType, name: str) -> int:
+    def authorized_operations(self, asked: bool, kind: AclResourceType, name: str) -> int:
         """Return the operations that its client may do with a resource, as a bit field, if they were asked for."""
         if not asked:
             return NOT_ASKED
@@ -241,7 +242,7 @@ class Request:
         """Return the same for the cluster; 0 if the client may not describe it."""
         if asked and not self.allows_cluster(AclOperation.DESCRIBE):
             return 0
-        return self.authorized_operations(asked, ResourceType.CLUSTER, CLUSTER_NAME)
+        return self.authorized_operations(asked, AclResourceType.CLUSTER, CLUSTER_NAME)
 
     # -- quotas
 

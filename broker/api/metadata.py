@@ -17,7 +17,7 @@ from broker.api.context import Broker, Request
 from broker.api.errors import error_code
 from broker.controller.decisions.planning import MAX_PARTITIONS_PER_REQUEST, check_topic_name
 from broker.metadata.model import NO_LEADER, NO_TOPIC_ID, TopicState
-from broker.security.authorizer.model import AclOperation, ResourceType
+from kafkalog.protocol.acls import AclOperation, AclResourceType
 from kafkalog.protocol.errors import (
     ErrorCode,
     InvalidTopicError,
@@ -76,7 +76,7 @@ async def handle_metadata(request: Request) -> None:
     if message.topics is None or (request.version == 0 and not message.topics):
         names: Iterable[str] = broker.metadata.topic_names()
         if broker.authorizer is not None:
-            names = [name async for name in request.each(names) if request.sees(ResourceType.TOPIC, name)]
+            names = [name async for name in request.each(names) if request.sees(AclResourceType.TOPIC, name)]
         wanted = [MetadataRequestTopic(name=name) for name in names]
     else:
         wanted = message.topics
@@ -122,7 +122,7 @@ async def _elections(request: Request, wanted: Iterable[MetadataRequestTopic]) -
     """
     metadata = request.broker.metadata
     named = [asked.name or metadata.names_by_id().get(asked.topic_id, "") async for asked in request.each(wanted)]
-    names = [name async for name in request.each(named) if request.sees(ResourceType.TOPIC, name)]
+    names = [name async for name in request.each(named) if request.sees(AclResourceType.TOPIC, name)]
     with suppress(TimeoutError):
         async with asyncio.timeout(ELECTIONS_S):
             while await _are_led_by(request, names, metadata.lost()):
@@ -144,7 +144,7 @@ async def _answered(
     name, is_by_id = asked.name, asked.name is None
     if name is None:
         name = request.broker.metadata.names_by_id().get(asked.topic_id)
-    if name is not None and not request.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+    if name is not None and not request.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, name):
         # Who may not know of a topic learns neither the name of an id, nor the id of a name, nor whether it exists.
         denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return MetadataResponseTopic(error_code=denied, name=None if is_by_id else name, topic_id=asked.topic_id)
@@ -153,7 +153,7 @@ async def _answered(
         topic.error_code = created.get(topic.name, ErrorCode(topic.error_code))
     if topic.name is not None and topic.error_code == ErrorCode.NONE:
         is_asked = request.message.include_topic_authorized_operations
-        topic.topic_authorized_operations = request.authorized_operations(is_asked, ResourceType.TOPIC, topic.name)
+        topic.topic_authorized_operations = request.authorized_operations(is_asked, AclResourceType.TOPIC, topic.name)
     return topic
 
 
@@ -192,7 +192,7 @@ async def _auto_create(request: Request, wanted: list[MetadataRequestTopic]) -> 
     rights: TopicRights | None = None
     async for asked in request.each(wanted):
         name = asked.name
-        if not name or broker.metadata.topic(name) is not None or not request.sees(ResourceType.TOPIC, name):
+        if not name or broker.metadata.topic(name) is not None or not request.sees(AclResourceType.TOPIC, name):
             continue
         if rights is None:
             may_create = request.allows_cluster(AclOperation.CREATE, tells_denied=False)
@@ -338,7 +338,7 @@ async def handle_describe_topic_partitions(request: Request) -> None:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         is_named = bool(asked)
-        if not (request.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name, tells_denied=is_named)):
+        if not (request.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, name, tells_denied=is_named)):
             if is_named:
                 denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=denied, name=name))
@@ -355,7 +355,7 @@ async def handle_describe_topic_partitions(request: Request) -> None:
                 topic_id=topic.topic_id,
                 is_internal=topic.is_internal,
                 partitions=[_described(broker, name, partition, explained) for partition in partitions],
-                topic_authorized_operations=request.authorized_operations(True, ResourceType.TOPIC, name),
+                topic_authorized_operations=request.authorized_operations(True, AclResourceType.TOPIC, name),
             )
         )
         state = broker.metadata.topic(name)

@@ -17,7 +17,7 @@ from broker.log.read.time_search import TimestampOffset
 from broker.replica.isolation import FetchIsolation
 from broker.replica.partition import Partition
 from broker.replica.purgatory import DelayedOperation
-from broker.security.authorizer.model import AclOperation
+from kafkalog.protocol.acls import AclOperation
 from kafkalog.protocol.errors import (
     ErrorCode,
     InvalidRequestError,

@@ -45,8 +45,9 @@ from broker.metadata.model import (
 )
 from broker.metadata.znodes import acls
 from broker.quota.entities import QuotaEntity
-from broker.security.authorizer.model import Entries, PatternType, ResourcePattern, ResourceType
+from broker.security.authorizer.model import Entries, ResourcePattern
 from broker.security.tokens import Token, of_content
+from kafkalog.protocol.acls import AclPatternType, AclResourceType
 from kafkalog.protocol.errors import InvalidRequestError
 from kafkalog.protocol.scram import ScramCredential, ScramMechanism
 
@@ -221,9 +222,9 @@ def _quotas(entries: list[dict[str, Any]]) -> dict[QuotaEntity, Mapping[str, flo
 def _acls(found: list[dict[str, Any]]) -> dict[ResourcePattern, Entries]:
     read: dict[ResourcePattern, Entries] = {}
     for each in found:
-        kind = acls.code_of(ResourceType, each["resourceType"])
-        pattern_type = acls.code_of(PatternType, each["patternType"])
-        if kind is ResourceType.ANY or pattern_type not in acls.ROOTS:
+        kind = acls.code_of(AclResourceType, each["resourceType"])
+        pattern_type = acls.code_of(AclPatternType, each["patternType"])
+        if kind is AclResourceType.ANY or pattern_type not in acls.ROOTS:
             raise ValueError(f"there are no ACLs of {each['resourceType']}, {each['patternType']}")
         read[ResourcePattern(kind, pattern_type, _text(each["name"]))] = acls.of_json(each["acls"])
     return read

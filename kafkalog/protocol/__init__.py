@@ -11,6 +11,8 @@ Nothing here reads a socket or depends on the broker.
 - `primitives`           primitive types, and what generated functions call
 - `api_keys`             the APIs with their versions and header forms
 - `error_codes`          the error codes with their meanings
+- `code`                 the base of codes, which are numbers that stand for values
+- `acls`                 codes of access control lists
 - `scram`                credentials of SCRAM users, and their stored form
 - `errors`               one exception class for each error code
 - `wire/`                the client's side of a connection: frames, correlation ids, versions, SASL

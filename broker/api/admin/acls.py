@@ -12,15 +12,8 @@ from broker.api.authorization import needs_cluster
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
 from broker.security.authorizer.filters import AclFilter
-from broker.security.authorizer.model import (
-    AclBinding,
-    AclEntry,
-    AclOperation,
-    AclPermission,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-)
+from broker.security.authorizer.model import AclBinding, AclEntry, ResourcePattern, is_known
+from kafkalog.protocol.acls import AclCode, AclOperation, AclPatternType, AclPermission, AclResourceType
 from kafkalog.protocol.errors import (
     ClusterAuthorizationFailedError,
     InvalidRequestError,
@@ -47,7 +40,7 @@ from kafkalog.protocol.messages.describe_acls import (
     DescribeAclsResponse,
 )
 
-Code = TypeVar("Code", ResourceType, PatternType, AclOperation, AclPermission)
+Code = TypeVar("Code", bound=AclCode)
 
 
 def _refusal(request: Request) -> KafkaError | None:
@@ -58,17 +51,17 @@ def _refusal(request: Request) -> KafkaError | None:
 
 
 def _code(kind: Callable[[int], Code], number: int) -> Code:
-    try:
-        return kind(number)
-    except ValueError:
-        raise InvalidRequestError("The ACL has elements that are unknown") from None
+    code = kind(number)
+    if not is_known(code):
+        raise InvalidRequestError("The ACL has elements that are unknown")
+    return code
 
 
 def _filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
     # Version 0 has no pattern types: it is about literal patterns.
     return AclFilter(
-        _code(ResourceType, wanted.resource_type_filter),
-        _code(PatternType, wanted.pattern_type_filter),
+        _code(AclResourceType, wanted.resource_type_filter),
+        _code(AclPatternType, wanted.pattern_type_filter),
         wanted.resource_name_filter,
         wanted.principal_filter,
         wanted.host_filter,
@@ -109,8 +102,8 @@ async def handle_describe_acls(request: Request) -> None:
 def _binding(wanted: AclCreation) -> AclBinding:
     return AclBinding(
         ResourcePattern(
-            _code(ResourceType, wanted.resource_type),
-            _code(PatternType, wanted.resource_pattern_type),
+            _code(AclResourceType, wanted.resource_type),
+            _code(AclPatternType, wanted.resource_pattern_type),
             wanted.resource_name,
         ),
         AclEntry(

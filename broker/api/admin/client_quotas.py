@@ -8,7 +8,7 @@ from broker.api.authorization import needs_cluster
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
 from broker.controller.quotas import QuotaAlteration
-from broker.security.authorizer.model import AclOperation
+from kafkalog.protocol.acls import AclOperation
 from kafkalog.protocol.errors import ClusterAuthorizationFailedError, KafkaError
 from kafkalog.protocol.messages.alter_client_quotas import (
     AlterClientQuotasEntity,

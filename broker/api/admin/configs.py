@@ -11,7 +11,7 @@ from broker.config.stored_topic import UNREADABLE
 from broker.controller.alterations import Alteration, Op
 from broker.controller.configs import Described, ResourceChange, ResourceKind
 from broker.controller.loggers import LoggerController
-from broker.security.authorizer.model import AclOperation, ResourceType
+from kafkalog.protocol.acls import AclOperation, AclResourceType
 from kafkalog.protocol.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
@@ -86,10 +86,10 @@ def _check_allowed(request: Request, operation: AclOperation, kind: int, name: s
         TopicAuthorizationFailedError, GroupAuthorizationFailedError, ClusterAuthorizationFailedError: it may not.
     """
     if kind == ResourceKind.TOPIC:
-        if not request.allows(operation, ResourceType.TOPIC, name):
+        if not request.allows(operation, AclResourceType.TOPIC, name):
             raise TopicAuthorizationFailedError
     elif kind == ResourceKind.GROUP:
-        if not request.allows(operation, ResourceType.GROUP, name):
+        if not request.allows(operation, AclResourceType.GROUP, name):
             raise GroupAuthorizationFailedError
     elif not request.allows_cluster(operation):
         raise ClusterAuthorizationFailedError

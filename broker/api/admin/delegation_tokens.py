@@ -9,8 +9,8 @@ from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.controller.security.delegation_tokens import DelegationTokens
 from broker.net.session import ANONYMOUS, USER_TYPE
-from broker.security.authorizer.model import AclOperation, ResourceType
 from broker.security.tokens import Token
+from kafkalog.protocol.acls import AclOperation, AclResourceType
 from kafkalog.protocol.errors import ErrorCode, KafkaError
 from kafkalog.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
@@ -61,7 +61,7 @@ async def handle_create_delegation_token(request: Request) -> None:
     fault: ErrorCode | None = None
     if not _is_allowed(request):
         fault = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-    elif owner != str(requester) and not request.allows(AclOperation.CREATE_TOKENS, ResourceType.USER, owner):
+    elif owner != str(requester) and not request.allows(AclOperation.CREATE_TOKENS, AclResourceType.USER, owner):
         fault = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
     elif types != {USER_TYPE} or not all(each.principal_name for each in message.renewers):
         fault = ErrorCode.INVALID_PRINCIPAL_TYPE
@@ -146,8 +146,8 @@ async def handle_describe_delegation_token(request: Request) -> None:
 def _may_see(request: Request, token: Token) -> bool:
     return (
         token.may_be_renewed_by(str(request.connection.session.principal))
-        or request.allows(AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id, tells_denied=False)
-        or request.allows(AclOperation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
+        or request.allows(AclOperation.DESCRIBE, AclResourceType.DELEGATION_TOKEN, token.token_id, tells_denied=False)
+        or request.allows(AclOperation.DESCRIBE_TOKENS, AclResourceType.USER, token.owner)
     )
 
 

@@ -14,7 +14,7 @@ from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.log.directories.log_dir import LogDir
 from broker.replica.hosting.log_dirs import alter_log_dir
-from broker.security.authorizer.model import AclOperation
+from kafkalog.protocol.acls import AclOperation
 from kafkalog.protocol.errors import ClusterAuthorizationFailedError, ErrorCode
 from kafkalog.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

@@ -10,7 +10,7 @@ from broker.api.context import Request
 from broker.api.errors import error_code, error_message
 from broker.controller.decisions.elections import ElectionType, TopicPartition, elect, judge
 from broker.controller.decisions.reassignments import judge_reassignment
-from broker.security.authorizer.model import AclOperation
+from kafkalog.protocol.acls import AclOperation
 from kafkalog.protocol.errors import ErrorCode, InvalidRequestError, KafkaError
 from kafkalog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

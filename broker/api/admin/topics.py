@@ -11,7 +11,7 @@ from broker.api.context import Request
 from broker.api.errors import Answering, error_code, error_message
 from broker.controller.decisions.planning import NewTopic
 from broker.metadata.model import NO_TOPIC_ID, TopicState
-from broker.security.authorizer.model import AclOperation, ResourceType
+from kafkalog.protocol.acls import AclOperation, AclResourceType
 from kafkalog.protocol.errors import ErrorCode, KafkaError, TopicAuthorizationFailedError
 from kafkalog.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -101,7 +101,7 @@ async def _wanted(request: Request, topic: CreatableTopic) -> NewTopic:
 
 
 def _sees_configs(request: Request, name: str) -> bool:
-    return request.allows(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name, tells_denied=False)
+    return request.allows(AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC, name, tells_denied=False)
 
 
 def _fill(request: Request, state: TopicState, result: CreatableTopicResult, validate_only: bool) -> None:
@@ -214,7 +214,7 @@ async def handle_create_partitions(request: Request) -> None:
             if counts[topic.name] > 1:
                 result.error_code = ErrorCode.INVALID_REQUEST
                 result.error_message = "Duplicate topic in request."
-            elif not request.allows(AclOperation.ALTER, ResourceType.TOPIC, topic.name):
+            elif not request.allows(AclOperation.ALTER, AclResourceType.TOPIC, topic.name):
                 raise TopicAuthorizationFailedError("The topic authorization is failed.")
             else:
                 assignments = (

@@ -11,7 +11,7 @@ from broker.api.authorization import needs_cluster
 from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.member.control.control import Control
-from broker.security.authorizer.model import AclOperation
+from kafkalog.protocol.acls import AclOperation
 from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkalog.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkalog.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse

@@ -15,7 +15,7 @@ from broker.controller.cluster.controller import ClusterController
 from broker.controller.cluster.events.isr import AskedKey, WantedIsr
 from broker.metadata.model import LeaderRecoveryState
 from broker.metadata.znodes.topics import StateNode
-from broker.security.authorizer.model import AclOperation
+from kafkalog.protocol.acls import AclOperation
 from kafkalog.protocol.errors import ErrorCode, KafkaError, NotControllerError
 from kafkalog.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from kafkalog.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse

@@ -15,7 +15,7 @@ from broker.api.fetch.fetch_in_turns import fetch_in_turns
 from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, ResponseTopics, read_in, refuse, replica_of
 from broker.api.fetch.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, TOPIC_ID_VERSION
 from broker.api.fetch.fetch_waiting import WaitingFetch
-from broker.security.authorizer.model import AclOperation
+from kafkalog.protocol.acls import AclOperation
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.fetch import FetchRequest
 

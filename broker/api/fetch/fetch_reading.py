@@ -31,7 +31,7 @@ from broker.replica.follower_calls import FollowerCall
 from broker.replica.isolation import FetchIsolation
 from broker.replica.nearby import nearby_replica
 from broker.replica.partition import Partition
-from broker.security.authorizer.model import AclOperation
+from kafkalog.protocol.acls import AclOperation
 from kafkalog.protocol.errors import (
     ErrorCode,
     InconsistentTopicIdError,

@@ -8,7 +8,7 @@ from uuid import UUID
 from broker.api.authorization import TopicRights
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
-from broker.security.authorizer.model import AclOperation, ResourceType
+from kafkalog.protocol.acls import AclOperation, AclResourceType
 from kafkalog.protocol.errors import (
     GroupAuthorizationFailedError,
     InvalidRequestError,
@@ -31,7 +31,7 @@ async def handle_consumer_group_heartbeat(request: Request) -> None:
     message: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest = request.message
     owned: dict[UUID, frozenset[int]] = {}
     try:
-        if not request.allows(AclOperation.READ, ResourceType.GROUP, message.group_id):
+        if not request.allows(AclOperation.READ, AclResourceType.GROUP, message.group_id):
             raise GroupAuthorizationFailedError
         await _find_owned(request, message.topic_partitions or (), owned)
         if message.subscribed_topic_names is not None:
@@ -63,7 +63,7 @@ async def _check_topics(request: Request, names: Iterable[str]) -> None:
     """
     if request.broker.authorizer is not None:
         async for name in request.each(names):
-            if not request.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            if not request.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, name):
                 raise TopicAuthorizationFailedError
 
 
@@ -132,7 +132,7 @@ async def handle_consumer_group_describe(request: Request) -> None:
     wanted = await request.distinct(message.group_ids)
     async for group_id in request.each(wanted):
         try:
-            if not request.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+            if not request.allows(AclOperation.DESCRIBE, AclResourceType.GROUP, group_id):
                 raise GroupAuthorizationFailedError
             group = request.broker.consumer_groups.describe(group_id)
             if not _sees_topics(request, group):
@@ -140,7 +140,7 @@ async def handle_consumer_group_describe(request: Request) -> None:
                     "The group has described topic(s) that the client is not authorized to describe."
                 )
             group.authorized_operations = request.authorized_operations(
-                message.include_authorized_operations, ResourceType.GROUP, group_id
+                message.include_authorized_operations, AclResourceType.GROUP, group_id
             )
         except Exception as error:
             group = consumer_group_describe.DescribedGroup(

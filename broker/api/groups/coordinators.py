@@ -12,7 +12,7 @@ from broker.api.cluster.unknown_cluster import knows_cluster
 from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.api.large import Turn
-from broker.security.authorizer.model import AclOperation, ResourceType
+from kafkalog.protocol.acls import AclOperation, AclResourceType
 from kafkalog.protocol.errors import (
     ClusterAuthorizationFailedError,
     CoordinatorNotAvailableError,
@@ -93,9 +93,9 @@ def _raising(error: Exception) -> Callable[[str], int]:
 def _denial(request: Request, key: str) -> KafkaError | None:
     """Return why the client may not know of a key's coordinator; None if it may."""
     kind = request.message.key_type
-    if kind == GROUP and not request.allows(AclOperation.DESCRIBE, ResourceType.GROUP, key):
+    if kind == GROUP and not request.allows(AclOperation.DESCRIBE, AclResourceType.GROUP, key):
         return GroupAuthorizationFailedError()
-    if kind == TRANSACTION and not request.allows(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
+    if kind == TRANSACTION and not request.allows(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, key):
         return TransactionalIdAuthorizationFailedError()
     if kind == SHARE and request.version >= SHARE_SINCE and not request.allows_cluster(AclOperation.CLUSTER_ACTION):
         return ClusterAuthorizationFailedError()

@@ -23,7 +23,7 @@ from broker.coordinator.group.service import Admit
 from broker.coordinator.transaction.service import Verified
 from broker.member.group_offsets import GroupOffsetNodes
 from broker.replica.partition import Partition
-from broker.security.authorizer.model import AclOperation, ResourceType
+from kafkalog.protocol.acls import AclOperation, AclResourceType
 from kafkalog.protocol.errors import ErrorCode, GroupAuthorizationFailedError
 from kafkalog.protocol.messages import offset_commit, offset_delete, offset_fetch, txn_offset_commit
 
@@ -110,7 +110,7 @@ async def handle_offset_commit(request: Request) -> None:
     message: offset_commit.OffsetCommitRequest = request.message
     broker, turn = request.broker, request.take_turns()
     kinds = offset_commit.OffsetCommitResponseTopic, offset_commit.OffsetCommitResponsePartition
-    if not request.allows(AclOperation.READ, ResourceType.GROUP, message.group_id):
+    if not request.allows(AclOperation.READ, AclResourceType.GROUP, message.group_id):
         answers = await _refused(message.topics, ErrorCode.GROUP_AUTHORIZATION_FAILED, kinds, turn)
         await request.answer(offset_commit.OffsetCommitResponse(topics=answers))
         return
@@ -201,9 +201,9 @@ async def handle_txn_offset_commit(request: Request) -> None:
 
 def _txn_refusal(request: Request) -> ErrorCode:
     message: txn_offset_commit.TxnOffsetCommitRequest = request.message
-    if not request.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, message.transactional_id):
+    if not request.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, message.transactional_id):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if not request.allows(AclOperation.READ, ResourceType.GROUP, message.group_id):
+    if not request.allows(AclOperation.READ, AclResourceType.GROUP, message.group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     return ErrorCode.NONE
 
@@ -255,7 +255,7 @@ async def handle_offset_fetch(request: Request) -> None:
     has_failed = False
     member = request.broker.member
     try:
-        if not request.allows(AclOperation.DESCRIBE, ResourceType.GROUP, message.group_id):
+        if not request.allows(AclOperation.DESCRIBE, AclResourceType.GROUP, message.group_id):
             raise GroupAuthorizationFailedError
         if request.version == 0 and member is not None:
             offsets = await _fetch_from_zookeeper(request, member.group_offsets, turn)
@@ -308,7 +308,7 @@ async def _fetch_groups(request: Request, turn: Turn) -> None:
         answer = offset_fetch.OffsetFetchResponseGroup(group_id=group.group_id)
         response.groups.append(answer)
         try:
-            if not request.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            if not request.allows(AclOperation.DESCRIBE, AclResourceType.GROUP, group.group_id):
                 raise GroupAuthorizationFailedError
             offsets = request.broker.groups.offsets_of(
                 group.group_id,
@@ -346,7 +346,7 @@ async def _fetched(
         if at is not None:
             topic, index = at
             if topics is None:
-                if request.sees(ResourceType.TOPIC, topic):
+                if request.sees(AclResourceType.TOPIC, topic):
                     partitions_of.setdefault(topic, {})[index] = _partition(request, at, offsets, partition_kind)
             else:
                 view = offsets if rights.allow(topic) else denied
@@ -409,7 +409,7 @@ def _partition(request: Request, at: TopicPartition, offsets: OffsetsView, kind:
 async def handle_offset_delete(request: Request) -> None:
     message: offset_delete.OffsetDeleteRequest = request.message
     broker, turn = request.broker, request.take_turns()
-    if not request.allows(AclOperation.DELETE, ResourceType.GROUP, message.group_id):
+    if not request.allows(AclOperation.DELETE, AclResourceType.GROUP, message.group_id):
         request.refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         return
     rights = TopicRights(request, AclOperation.READ)

@@ -11,7 +11,7 @@ from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.api.large import Turn
 from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Leaver, SyncRequest
-from broker.security.authorizer.model import AclOperation, ResourceType
+from kafkalog.protocol.acls import AclOperation, AclResourceType
 from kafkalog.protocol.errors import ErrorCode, GroupAuthorizationFailedError
 from kafkalog.protocol.messages import (
     delete_groups,
@@ -42,7 +42,7 @@ ENCODED_AT_ONCE = 1 << 20
 
 def _may_join(request: Request) -> bool:
     """Return whether the client may be a member of the group."""
-    return request.allows(AclOperation.READ, ResourceType.GROUP, request.message.group_id)
+    return request.allows(AclOperation.READ, AclResourceType.GROUP, request.message.group_id)
 
 
 async def handle_join_group(request: Request) -> None:
@@ -193,7 +193,7 @@ async def handle_list_groups(request: Request) -> None:
     response = list_groups.ListGroupsResponse(error_code=error)
     for group in listed:
         is_wanted = (not states or group.state.lower() in states) and (not kinds or group.kind in kinds)
-        if is_wanted and (sees_all or request.sees(ResourceType.GROUP, group.group_id)):
+        if is_wanted and (sees_all or request.sees(AclResourceType.GROUP, group.group_id)):
             response.groups.append(
                 list_groups.ListedGroup(
                     group_id=group.group_id,
@@ -238,7 +238,7 @@ async def handle_describe_groups(request: Request) -> None:
 def _described(request: Request, group_id: str) -> describe_groups.DescribedGroup:
     group = describe_groups.DescribedGroup(group_id=group_id)
     try:
-        if not request.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        if not request.allows(AclOperation.DESCRIBE, AclResourceType.GROUP, group_id):
             raise GroupAuthorizationFailedError
         summary = request.broker.groups.describe(group_id)
     except Exception as error:
@@ -247,7 +247,7 @@ def _described(request: Request, group_id: str) -> describe_groups.DescribedGrou
     group.group_state, group.protocol_type = summary.state, summary.protocol_type
     group.protocol_data = summary.protocol
     group.authorized_operations = request.authorized_operations(
-        request.message.include_authorized_operations, ResourceType.GROUP, group_id
+        request.message.include_authorized_operations, AclResourceType.GROUP, group_id
     )
     group.members = [
         describe_groups.DescribedGroupMember(
@@ -271,7 +271,7 @@ async def handle_delete_groups(request: Request) -> None:
     # To the end, even if the client leaves meanwhile.
     for group_id in wanted:
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        if request.allows(AclOperation.DELETE, ResourceType.GROUP, group_id):
+        if request.allows(AclOperation.DELETE, AclResourceType.GROUP, group_id):
             error = await request.broker.groups.delete_group(group_id)
         response.results.append(delete_groups.DeletableGroupResult(group_id=group_id, error_code=error))
         if turn.is_over:

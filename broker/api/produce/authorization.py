@@ -7,7 +7,7 @@ not what the request says of itself.
 from __future__ import annotations
 
 from broker.api.context import Request
-from broker.security.authorizer.model import AclOperation, ResourceType
+from kafkalog.protocol.acls import AclOperation, AclResourceType
 from kafkalog.protocol.errors import (
     KafkaError,
     TopicAuthorizationFailedError,
@@ -19,7 +19,7 @@ from kafkalog.records.peek import RecordsView
 
 def refusal_of(request: Request, topic: TopicProduceData) -> KafkaError | None:
     """Return why the client may not write to a topic; None if it may."""
-    if request.allows(AclOperation.WRITE, ResourceType.TOPIC, topic.name, count=len(topic.partition_data)):
+    if request.allows(AclOperation.WRITE, AclResourceType.TOPIC, topic.name, count=len(topic.partition_data)):
         return None
     return TopicAuthorizationFailedError()
 
@@ -30,7 +30,7 @@ def _refusal_of_transaction(request: Request) -> KafkaError | None:
     Without an authorizer each batch is checked when it is appended.
     """
     name = request.message.transactional_id
-    if name is not None and request.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+    if name is not None and request.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, name):
         return None
     return TransactionalIdAuthorizationFailedError()
 

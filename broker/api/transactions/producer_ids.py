@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.coordinator.transaction.machine import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Producer
-from broker.security.authorizer.model import AclOperation, ResourceType
+from kafkalog.protocol.acls import AclOperation, AclResourceType
 from kafkalog.protocol.errors import (
     ClusterAuthorizationFailedError,
     ErrorCode,
@@ -53,11 +53,11 @@ def _check_allowed(request: Request, transactional_id: str | None) -> None:
         TransactionalIdAuthorizationFailedError, ClusterAuthorizationFailedError: it may not.
     """
     if transactional_id is not None:
-        if not request.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        if not request.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id):
             raise TransactionalIdAuthorizationFailedError
     elif not (
         request.allows_cluster(AclOperation.IDEMPOTENT_WRITE, tells_denied=False)
-        or request.allows_any(AclOperation.WRITE, ResourceType.TOPIC)
+        or request.allows_any(AclOperation.WRITE, AclResourceType.TOPIC)
     ):
         raise ClusterAuthorizationFailedError
 

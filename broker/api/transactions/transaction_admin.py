@@ -7,7 +7,7 @@ from broker.api.errors import Answering, error_code
 from broker.controller.decisions.planning import check_topic_name
 from broker.coordinator.transaction.machine import STATES_BY_TITLE, TransactionMachine, TransactionState
 from broker.log.producer_state.producer_entry import NO_SEQUENCE, ProducerEntry
-from broker.security.authorizer.model import AclOperation, ResourceType
+from kafkalog.protocol.acls import AclOperation, AclResourceType
 from kafkalog.protocol.errors import (
     KafkaError,
     TopicAuthorizationFailedError,
@@ -37,7 +37,7 @@ async def _producers_of(request: Request, topic: TopicRequest, seen: set[tuple[s
     failed: KafkaError | None = None
     try:
         check_topic_name(topic.name)
-        if not request.allows(AclOperation.READ, ResourceType.TOPIC, topic.name, count=len(topic.partition_indexes)):
+        if not request.allows(AclOperation.READ, AclResourceType.TOPIC, topic.name, count=len(topic.partition_indexes)):
             raise TopicAuthorizationFailedError
         if request.broker.metadata.topic(topic.name) is None:
             raise UnknownTopicOrPartitionError
@@ -82,7 +82,7 @@ async def handle_describe_transactions(request: Request) -> None:
 def _described(request: Request, transactional_id: str) -> describe_transactions.TransactionState:
     state = describe_transactions.TransactionState(transactional_id=transactional_id)
     with Answering(state):
-        if not request.allows(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        if not request.allows(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transactional_id):
             raise TransactionalIdAuthorizationFailedError
         _describe(request, state, request.broker.transactions.coordinator.describe(transactional_id))
     return state
@@ -92,7 +92,7 @@ def _describe(request: Request, state: describe_transactions.TransactionState, m
     current = machine.current
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(machine.unmarked if current.state.is_decided else current.partitions):
-        if request.sees(ResourceType.TOPIC, topic):
+        if request.sees(AclResourceType.TOPIC, topic):
             topics.setdefault(topic, []).append(index)
     state.producer_id = current.producer_id
     state.producer_epoch = current.producer_epoch
@@ -130,7 +130,7 @@ async def handle_list_transactions(request: Request) -> None:
             and (not is_filtered or current.state in states)
             # As in Kafka, the state does not matter: an id that never had a transaction counts as very old.
             and (message.duration_filter < 0 or now - current.started_ms > message.duration_filter)
-            and request.sees(ResourceType.TRANSACTIONAL_ID, machine.transactional_id)
+            and request.sees(AclResourceType.TRANSACTIONAL_ID, machine.transactional_id)
         )
 
     response.transaction_states = [

@@ -15,7 +15,7 @@ from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.coordinator.transaction.machine import Producer, TopicPartition
 from broker.coordinator.transaction.markers import Marker
-from broker.security.authorizer.model import AclOperation, ResourceType
+from kafkalog.protocol.acls import AclOperation, AclResourceType
 from kafkalog.protocol.errors import (
     ErrorCode,
     GroupAuthorizationFailedError,
@@ -69,7 +69,7 @@ async def handle_add_partitions_to_txn(request: Request) -> None:
             producer_epoch=message.v3_and_below_producer_epoch,
             topics=message.v3_and_below_topics,
         )
-        if not request.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id):
+        if not request.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transaction.transactional_id):
             refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             results = await _topic_results(request, transaction.topics, lambda _: refusal)
         else:
@@ -164,7 +164,7 @@ async def _topic_results(
 
 
 def _check_transactional_id(request: Request) -> None:
-    if not request.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.message.transactional_id):
+    if not request.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.message.transactional_id):
         raise TransactionalIdAuthorizationFailedError
 
 
@@ -173,7 +173,7 @@ async def handle_add_offsets_to_txn(request: Request) -> None:
     response = AddOffsetsToTxnResponse()
     try:
         _check_transactional_id(request)
-        if not request.allows(AclOperation.READ, ResourceType.GROUP, message.group_id):
+        if not request.allows(AclOperation.READ, AclResourceType.GROUP, message.group_id):
             raise GroupAuthorizationFailedError
         await request.broker.groups.ready()
         index = request.broker.groups.partition_for(message.group_id)

@@ -14,18 +14,8 @@ from broker.metadata.operations import Operation, SetAcls
 from broker.metadata.store import MetadataStore
 from broker.security.authorizer.authorizer import Authorizer
 from broker.security.authorizer.filters import AclFilter
-from broker.security.authorizer.model import (
-    CLUSTER_NAME,
-    AclBinding,
-    AclEntry,
-    AclOperation,
-    AclPermission,
-    Acls,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-    is_principal,
-)
+from broker.security.authorizer.model import AclBinding, AclEntry, Acls, ResourcePattern, is_principal
+from kafkalog.protocol.acls import CLUSTER_NAME, AclOperation, AclPatternType, AclPermission, AclResourceType
 from kafkalog.protocol.errors import InvalidRequestError, KafkaError, KafkaStorageError, PolicyViolationError
 
 logger = logging.getLogger(__name__)
@@ -99,11 +89,11 @@ class AclController:
     def _fault(self, binding: AclBinding) -> InvalidRequestError | None:
         """Return why there can be no such entry."""
         (kind, pattern_type, name), (principal, host, operation, permission) = binding
-        if ResourceType.ANY is kind or AclOperation.ANY is operation or AclPermission.ANY is permission:
+        if AclResourceType.ANY is kind or AclOperation.ANY is operation or AclPermission.ANY is permission:
             return InvalidRequestError("An ACL must name a resource type, an operation and a permission; ANY is none")
-        if pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        if pattern_type not in (AclPatternType.LITERAL, AclPatternType.PREFIXED):
             return InvalidRequestError("The pattern type of an ACL must be LITERAL or PREFIXED")
-        if kind is ResourceType.CLUSTER and name != CLUSTER_NAME:
+        if kind is AclResourceType.CLUSTER and name != CLUSTER_NAME:
             return InvalidRequestError(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
         if not name:
             return InvalidRequestError("Invalid empty resource name")

@@ -15,7 +15,7 @@ from broker.metadata.tree.notices import NoticeKind, Notices
 from broker.metadata.tree.session import LOST, OVERHEAD, Session, each_of
 from broker.metadata.znodes import acls
 from broker.metadata.znodes.json_node import ZnodeError
-from broker.security.authorizer.model import UNREADABLE, Acls, Entries, PatternType, ResourcePattern, ResourceType
+from broker.security.authorizer.model import UNREADABLE, Acls, Entries, ResourcePattern
 from broker.zookeeper.interface import (
     BadVersionError,
     Create,
@@ -26,6 +26,7 @@ from broker.zookeeper.interface import (
     Operation,
     SetData,
 )
+from kafkalog.protocol.acls import AclPatternType, AclResourceType
 
 logger = logging.getLogger(__name__)
 
@@ -84,10 +85,10 @@ class AclTree:
         Raises:
             OSError: there was no connection for too long.
         """
-        for kind in ResourceType:
-            if kind is not ResourceType.ANY:
+        for kind in AclResourceType:
+            if kind > AclResourceType.ANY:
                 # As Kafka's brokers do.
-                await self._session.ensure(acls.type_path(PatternType.LITERAL, kind))
+                await self._session.ensure(acls.type_path(AclPatternType.LITERAL, kind))
         for each in self._notices:
             await each.start()
 
@@ -98,7 +99,7 @@ class AclTree:
 
     # -- reading
 
-    def _reader(self, pattern_type: PatternType) -> Callable[[], Awaitable[None]]:
+    def _reader(self, pattern_type: AclPatternType) -> Callable[[], Awaitable[None]]:
         async def read_all() -> None:
             number = self._next_read()
             names = await pattern_names(self._session, pattern_type)
@@ -239,7 +240,7 @@ async def read_node(session: Session, pattern: ResourcePattern) -> AclNode:
         return AclNode(UNREADABLE, node.stat.version, is_damaged=True)
 
 
-async def pattern_names(session: Session, pattern_type: PatternType) -> list[ResourcePattern]:
+async def pattern_names(session: Session, pattern_type: AclPatternType) -> list[ResourcePattern]:
     """Return all patterns of a type that have nodes.
 
     Raises:
@@ -249,7 +250,7 @@ async def pattern_names(session: Session, pattern_type: PatternType) -> list[Res
     root = acls.ROOTS[pattern_type]
     for title in await _children(session, root):
         try:
-            kind = acls.code_of(ResourceType, title)
+            kind = acls.code_of(AclResourceType, title)
         except ValueError:
             logger.warning("ACLs in ZooKeeper of the unknown type %s are left out", title)
             continue

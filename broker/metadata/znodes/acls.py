@@ -12,23 +12,15 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from broker.metadata.znodes.json_node import ZnodeError, integer, read, text, write
-from broker.security.authorizer.model import (
-    AclEntry,
-    AclOperation,
-    AclPermission,
-    Entries,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-    is_principal,
-)
+from broker.security.authorizer.model import AclEntry, Entries, ResourcePattern, is_known, is_principal
+from kafkalog.protocol.acls import AclCode, AclOperation, AclPatternType, AclPermission, AclResourceType
 
-ROOTS = {PatternType.LITERAL: "/kafka-acl", PatternType.PREFIXED: "/kafka-acl-extended/prefixed"}
-CHANGES = {PatternType.LITERAL: "/kafka-acl-changes", PatternType.PREFIXED: "/kafka-acl-extended-changes"}
+ROOTS = {AclPatternType.LITERAL: "/kafka-acl", AclPatternType.PREFIXED: "/kafka-acl-extended/prefixed"}
+CHANGES = {AclPatternType.LITERAL: "/kafka-acl-changes", AclPatternType.PREFIXED: "/kafka-acl-extended-changes"}
 PREFIX = "acl_changes_"
 VERSION = 1
 
-Code = TypeVar("Code", ResourceType, PatternType, AclOperation, AclPermission)
+Code = TypeVar("Code", bound=AclCode)
 
 _REFUSED = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 """Characters that ZooKeeper accepts in no part of a path."""
@@ -41,7 +33,7 @@ def name_fault(name: str) -> str | None:
     return None
 
 
-def type_path(pattern_type: PatternType, kind: ResourceType) -> str:
+def type_path(pattern_type: AclPatternType, kind: AclResourceType) -> str:
     """Return the path of the parent of a type's nodes."""
     return f"{ROOTS[pattern_type]}/{kind.title}"
 
@@ -51,7 +43,7 @@ def path(pattern: ResourcePattern) -> str:
     return f"{type_path(pattern.pattern_type, pattern.resource_type)}/{pattern.name}"
 
 
-def change_prefix(pattern_type: PatternType) -> str:
+def change_prefix(pattern_type: AclPatternType) -> str:
     """Return the path to which ZooKeeper appends the number of a notice."""
     return f"{CHANGES[pattern_type]}/{PREFIX}"
 
@@ -64,7 +56,7 @@ def code_of(kind: type[Code], title: object) -> Code:
     """
     wanted = text(title).replace("_", "").lower()
     for each in kind:
-        if each.title.lower() == wanted:
+        if each.title.lower() == wanted and is_known(each):
             return each
     raise ValueError(f"{title!r} is not known")
 
@@ -130,7 +122,7 @@ def decode(node: str, data: bytes) -> Entries:
 def encode_change(pattern: ResourcePattern) -> bytes:
     """Return the data of the notice that the entries of a pattern have changed."""
     kind, pattern_type, name = pattern
-    if pattern_type is PatternType.LITERAL:
+    if pattern_type is AclPatternType.LITERAL:
         return f"{kind.name}:{name}".encode()
     return write({"version": VERSION, "resourceType": kind.name, "name": name, "patternType": pattern_type.name})
 
@@ -141,21 +133,21 @@ def decode_change(node: str, data: bytes) -> ResourcePattern:
     Raises:
         ZnodeError: The data cannot be read.
     """
-    if node.startswith(f"{CHANGES[PatternType.LITERAL]}/"):
+    if node.startswith(f"{CHANGES[AclPatternType.LITERAL]}/"):
         try:
             title, colon, name = data.decode().partition(":")
             if not colon:
                 raise ValueError("it has no colon")
-            return ResourcePattern(code_of(ResourceType, title), PatternType.LITERAL, name)
+            return ResourcePattern(code_of(AclResourceType, title), AclPatternType.LITERAL, name)
         except ValueError as error:
             raise ZnodeError(f"The node {node} in ZooKeeper cannot be read: {error}: {data[:200]!r}") from None
 
     def take(found: dict[str, Any]) -> ResourcePattern:
         if integer(found["version"]) > VERSION:
             raise ValueError(f"version {found['version']} is not known")
-        pattern_type = code_of(PatternType, found["patternType"])
-        if pattern_type is not PatternType.PREFIXED:
+        pattern_type = code_of(AclPatternType, found["patternType"])
+        if pattern_type is not AclPatternType.PREFIXED:
             raise ValueError(f"the pattern type {pattern_type.name} is not known")
-        return ResourcePattern(code_of(ResourceType, found["resourceType"]), pattern_type, text(found["name"]))
+        return ResourcePattern(code_of(AclResourceType, found["resourceType"]), pattern_type, text(found["name"]))
 
     return read(node, data, take)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from broker.security.authorizer.model import CLUSTER_NAME, AclOperation, Acls, Entries, ResourcePattern, ResourceType
+from broker.security.authorizer.model import Acls, Entries, ResourcePattern
 from broker.security.authorizer.rules import AclRules, Decision, Principal
+from kafkalog.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 AUDIT_LOGGER = "kafka.authorizer.logger"
 audit = logging.getLogger(AUDIT_LOGGER)
@@ -27,7 +28,7 @@ LINE = (
 LONGEST_SHOWN = 300
 """The longest name of a resource in the audit log."""
 
-_Key = tuple[Principal, str, AclOperation, ResourceType, str | None]
+_Key = tuple[Principal, str, AclOperation, AclResourceType, str | None]
 
 
 class Authorizer:
@@ -55,7 +56,9 @@ class Authorizer:
         self._decisions.clear()
         self.revision += 1
 
-    def allows(self, principal: Principal, host: str, operation: AclOperation, kind: ResourceType, name: str) -> bool:
+    def allows(
+        self, principal: Principal, host: str, operation: AclOperation, kind: AclResourceType, name: str
+    ) -> bool:
         """Return whether a principal may do an operation with a resource; the audit log is not told."""
         return self._decide((principal, host, operation, kind, name)).is_allowed
 
@@ -64,7 +67,7 @@ class Authorizer:
         principal: Principal,
         host: str,
         operation: AclOperation,
-        kind: ResourceType,
+        kind: AclResourceType,
         name: str,
         *,
         api: str,
@@ -92,7 +95,7 @@ class Authorizer:
         return decision.is_allowed
 
     def check_any(
-        self, principal: Principal, host: str, operation: AclOperation, kind: ResourceType, *, api: str
+        self, principal: Principal, host: str, operation: AclOperation, kind: AclResourceType, *, api: str
     ) -> bool:
         """Return whether a principal may do an operation with some resource of a type, and tell the audit log."""
         key = (principal, host, operation, kind, None)
@@ -105,11 +108,11 @@ class Authorizer:
             _tell(level, decision, principal, host, operation, f"{kind.title}:UNKNOWN:NONE", api, 0)
         return decision.is_allowed
 
-    def authorized(self, principal: Principal, host: str, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
+    def authorized(self, principal: Principal, host: str, kind: AclResourceType, name: str = CLUSTER_NAME) -> int:
         """Return the operations that a principal may do with a resource, as a bit field."""
         return self.rules.authorized(principal, host, kind, name)
 
-    def _decide(self, key: tuple[Principal, str, AclOperation, ResourceType, str]) -> Decision:
+    def _decide(self, key: tuple[Principal, str, AclOperation, AclResourceType, str]) -> Decision:
         decision = self._decisions.get(key)
         if decision is None:
             decision = self.rules.decide(*key)

@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker.security.authorizer.model import (
-    WILDCARD,
-    AclEntry,
-    AclOperation,
-    AclPermission,
-    Acls,
-    Entries,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-)
+from broker.security.authorizer.model import WILDCARD, AclEntry, Acls, Entries, ResourcePattern
+from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
 
 
 class AclFilter(NamedTuple):
@@ -24,8 +15,8 @@ class AclFilter(NamedTuple):
     The pattern type ANY selects patterns with exactly the name; MATCH those that apply to the resource of that name.
     """
 
-    resource_type: ResourceType
-    pattern_type: PatternType
+    resource_type: AclResourceType
+    pattern_type: AclPatternType
     name: str | None
     principal: str | None
     host: str | None
@@ -35,20 +26,20 @@ class AclFilter(NamedTuple):
     @property
     def only(self) -> ResourcePattern | None:
         """The only pattern that can be selected; None if there may be several."""
-        is_one = self.resource_type is not ResourceType.ANY and self.pattern_type >= PatternType.LITERAL
+        is_one = self.resource_type is not AclResourceType.ANY and self.pattern_type >= AclPatternType.LITERAL
         return ResourcePattern(self.resource_type, self.pattern_type, self.name) if is_one and self.name else None
 
     def selects_pattern(self, pattern: ResourcePattern) -> bool:
         """Return whether entries of the pattern can be selected."""
-        if self.resource_type not in (ResourceType.ANY, pattern.resource_type):
+        if self.resource_type not in (AclResourceType.ANY, pattern.resource_type):
             return False
-        if self.pattern_type >= PatternType.LITERAL and self.pattern_type is not pattern.pattern_type:
+        if self.pattern_type >= AclPatternType.LITERAL and self.pattern_type is not pattern.pattern_type:
             return False
         if self.name is None:
             return True
-        if self.pattern_type is not PatternType.MATCH:
+        if self.pattern_type is not AclPatternType.MATCH:
             return self.name == pattern.name
-        if pattern.pattern_type is PatternType.PREFIXED:
+        if pattern.pattern_type is AclPatternType.PREFIXED:
             return self.name.startswith(pattern.name)
         return pattern.name in (self.name, WILDCARD)
 

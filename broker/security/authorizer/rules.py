@@ -18,24 +18,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from broker.security.authorizer.model import (
-    ANYBODY,
-    OPERATIONS,
-    WILDCARD,
-    AclEntry,
-    AclOperation,
-    AclPermission,
-    Acls,
-    Entries,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-)
+from broker.security.authorizer.model import ANYBODY, WILDCARD, AclEntry, Acls, Entries, ResourcePattern
+from kafkalog.protocol.acls import OPERATIONS, AclOperation, AclPatternType, AclPermission, AclResourceType
 
 Principal = tuple[str, str]
 """The type of a principal, and its name."""
 
-_Kind = tuple[ResourceType, str, AclOperation, AclPermission]
+_Kind = tuple[AclResourceType, str, AclOperation, AclPermission]
 """The type of an entry's resource, its principal, operation and permission."""
 
 _ALLOWED_BY: dict[AclOperation, frozenset[AclOperation]] = {
@@ -87,9 +76,9 @@ class AclRules:
     def __init__(self, super_users: frozenset[Principal], *, allow_if_none: bool, acls: Acls | None = None) -> None:
         self.super_users = super_users
         self.allow_if_none = allow_if_none
-        self._literal: dict[ResourceType, dict[str, Entries]] = {kind: {} for kind in ResourceType}
-        self._prefixed: dict[ResourceType, dict[str, Entries]] = {kind: {} for kind in ResourceType}
-        self._lengths: dict[ResourceType, Counter[int]] = {kind: Counter() for kind in ResourceType}
+        self._literal: dict[AclResourceType, dict[str, Entries]] = {kind: {} for kind in AclResourceType}
+        self._prefixed: dict[AclResourceType, dict[str, Entries]] = {kind: {} for kind in AclResourceType}
+        self._lengths: dict[AclResourceType, Counter[int]] = {kind: Counter() for kind in AclResourceType}
         """The lengths of the prefixes: only so many beginnings of a name have to be looked up."""
         self._having: dict[_Kind, set[ResourcePattern]] = {}
         """The patterns that have an entry of a kind."""
@@ -109,7 +98,7 @@ class AclRules:
                 self._having[each].discard(pattern)
                 if not self._having[each]:
                     del self._having[each]
-            if pattern.pattern_type is PatternType.PREFIXED:
+            if pattern.pattern_type is AclPatternType.PREFIXED:
                 self._lengths[kind][len(pattern.name)] -= 1
                 if not self._lengths[kind][len(pattern.name)]:
                     del self._lengths[kind][len(pattern.name)]
@@ -117,28 +106,28 @@ class AclRules:
             by_name[pattern.name] = entries
             for entry in entries:
                 self._having.setdefault(_kind_of(kind, entry), set()).add(pattern)
-            if pattern.pattern_type is PatternType.PREFIXED:
+            if pattern.pattern_type is AclPatternType.PREFIXED:
                 self._lengths[kind][len(pattern.name)] += 1
 
     def _of(self, pattern: ResourcePattern) -> dict[str, Entries]:
-        is_prefixed = pattern.pattern_type is PatternType.PREFIXED
+        is_prefixed = pattern.pattern_type is AclPatternType.PREFIXED
         return (self._prefixed if is_prefixed else self._literal)[pattern.resource_type]
 
-    def applying(self, kind: ResourceType, name: str) -> Iterator[tuple[ResourcePattern, Entries]]:
+    def applying(self, kind: AclResourceType, name: str) -> Iterator[tuple[ResourcePattern, Entries]]:
         """Yield the patterns that apply to a resource, with their entries."""
         literal = self._literal[kind]
         for each in dict.fromkeys((name, WILDCARD)):
             if each in literal:
-                yield ResourcePattern(kind, PatternType.LITERAL, each), literal[each]
+                yield ResourcePattern(kind, AclPatternType.LITERAL, each), literal[each]
         prefixed = self._prefixed[kind]
         for length in self._lengths[kind]:
             prefix = name[:length]
             # A name that is shorter than the prefix is not found: none of the keys of its length is meant.
             if len(prefix) == length and prefix in prefixed:
-                yield ResourcePattern(kind, PatternType.PREFIXED, prefix), prefixed[prefix]
+                yield ResourcePattern(kind, AclPatternType.PREFIXED, prefix), prefixed[prefix]
 
     def decide(
-        self, principal: Principal, host: str, operation: AclOperation, kind: ResourceType, name: str
+        self, principal: Principal, host: str, operation: AclOperation, kind: AclResourceType, name: str
     ) -> Decision:
         """Decide whether a principal may do an operation with the resource of that name, from an address."""
         if principal in self.super_users:
@@ -161,7 +150,9 @@ class AclRules:
             return found
         return DEFAULT_ALLOW if is_empty and self.allow_if_none else DEFAULT_DENY
 
-    def decide_for_any(self, principal: Principal, host: str, operation: AclOperation, kind: ResourceType) -> Decision:
+    def decide_for_any(
+        self, principal: Principal, host: str, operation: AclOperation, kind: AclResourceType
+    ) -> Decision:
         """Decide whether there may be a resource of a type with which the principal may do an operation.
 
         (Kafka's `authorizeByResourceType`.) Operations that are implied do not count.
@@ -169,7 +160,7 @@ class AclRules:
         if principal in self.super_users:
             return SUPER_USER
         denied = dict(self._matching(principal, host, operation, kind, AclPermission.DENY))
-        everything = ResourcePattern(kind, PatternType.LITERAL, WILDCARD)
+        everything = ResourcePattern(kind, AclPatternType.LITERAL, WILDCARD)
         if everything in denied:
             return Decision(False, MATCHING, everything, denied[everything])
         if self.allow_if_none:
@@ -179,7 +170,7 @@ class AclRules:
                 return Decision(True, MATCHING, pattern, entry)
         return DEFAULT_DENY
 
-    def may_from_somewhere(self, principal: Principal, operation: AclOperation, kind: ResourceType) -> bool:
+    def may_from_somewhere(self, principal: Principal, operation: AclOperation, kind: AclResourceType) -> bool:
         """Return whether a principal may perhaps do an operation with a resource of a type, from some address."""
         allowed = (
             (kind, named, each, AclPermission.ALLOW)
@@ -189,7 +180,7 @@ class AclRules:
         return principal in self.super_users or self.allow_if_none or any(each in self._having for each in allowed)
 
     def _matching(
-        self, principal: Principal, host: str, operation: AclOperation, kind: ResourceType, permission: AclPermission
+        self, principal: Principal, host: str, operation: AclOperation, kind: AclResourceType, permission: AclPermission
     ) -> Iterator[tuple[ResourcePattern, AclEntry]]:
         """Yield the entries of a type that allow, or deny, an operation by itself or as a part of ALL."""
         for named in (":".join(principal), ANYBODY):
@@ -201,7 +192,7 @@ class AclRules:
                         if entry in entries:
                             yield pattern, entry
 
-    def authorized(self, principal: Principal, host: str, kind: ResourceType, name: str) -> int:
+    def authorized(self, principal: Principal, host: str, kind: AclResourceType, name: str) -> int:
         """Return the operations that a principal may do with a resource, as a bit field."""
         return sum(
             1 << operation
@@ -210,12 +201,12 @@ class AclRules:
         )
 
 
-def _kind_of(kind: ResourceType, entry: AclEntry) -> _Kind:
+def _kind_of(kind: AclResourceType, entry: AclEntry) -> _Kind:
     return kind, entry.principal, entry.operation, entry.permission
 
 
 def _is_denied(pattern: ResourcePattern, denied: dict[ResourcePattern, AclEntry]) -> bool:
     """Return whether all resources of a pattern are denied by others: by the same one, or by a prefix."""
-    if pattern.pattern_type is PatternType.LITERAL and pattern in denied:
+    if pattern.pattern_type is AclPatternType.LITERAL and pattern in denied:
         return True
-    return any(each.pattern_type is PatternType.PREFIXED and pattern.name.startswith(each.name) for each in denied)
+    return any(each.pattern_type is AclPatternType.PREFIXED and pattern.name.startswith(each.name) for each in denied)

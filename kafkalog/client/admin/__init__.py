@@ -1,7 +1,6 @@
 """Administration of a cluster: `Admin` and its parts.
 
 - `admin`                `Admin`, one object with a part for each subject
-- `code`                 numbers of the protocol that stand for values
 - `connected`            connections of its own, or those of another object: the base of `Admin` and its parts
 - `every_broker`         one question to all brokers, for what they coordinate
 - `unraised`             errors that are logged, because a call can raise only one
@@ -36,19 +35,12 @@ if TYPE_CHECKING:
     from kafkalog.client.admin.groups.group_admin import GroupAdmin
     from kafkalog.client.admin.quotas import ANY, QuotaAdmin
     from kafkalog.client.admin.replicas.replica_admin import ElectionType, ReplicaAdmin, ReplicaOnBroker
-    from kafkalog.client.admin.security.acls import (
-        AclAdmin,
-        AclBinding,
-        AclFilter,
-        AclOperation,
-        AclPatternType,
-        AclPermission,
-        AclResourceType,
-    )
+    from kafkalog.client.admin.security.acls import AclAdmin, AclBinding, AclFilter
     from kafkalog.client.admin.security.delegation_tokens import DelegationToken, DelegationTokenAdmin, Principal
     from kafkalog.client.admin.security.scram_users import ScramPassword, ScramUserAdmin
     from kafkalog.client.admin.topics import NewTopic, TopicAdmin
     from kafkalog.client.admin.transactions import TransactionsAdmin
+    from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
 
 __all__ = [
     "ANY",

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from kafkalog.client.admin.code import Code
 from kafkalog.client.admin.unraised import log_unraised
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientError, about, left_out
 from kafkalog.client.retry import Retry
+from kafkalog.protocol.code import Code
 from kafkalog.protocol.errors import KafkaError
 from kafkalog.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kafkalog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource

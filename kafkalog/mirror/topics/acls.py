@@ -15,14 +15,8 @@ import time
 from collections.abc import Callable, Collection, Iterable
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.security.acls import (
-    AclBinding,
-    AclFilter,
-    AclOperation,
-    AclPatternType,
-    AclPermission,
-    AclResourceType,
-)
+from kafkalog.client.admin.security.acls import AclBinding, AclFilter
+from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
 from kafkalog.protocol.errors import ClusterAuthorizationFailedError, KafkaError, SecurityDisabledError
 
 logger = logging.getLogger(__name__)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from broker.security.authorizer.model import CLUSTER_NAME, AclOperation, ResourceType
+from kafkalog.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from kafkalog.protocol.errors import ErrorCode
 
 TOPIC, GROUP, ID = "t", "g", "id"
-Op, Kind = AclOperation, ResourceType
+Op, Kind = AclOperation, AclResourceType
 AUTHORIZATION = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -20,7 +20,7 @@ AUTHORIZATION = frozenset(
 NAMES = {Kind.TOPIC: TOPIC, Kind.GROUP: GROUP, Kind.CLUSTER: CLUSTER_NAME, Kind.TRANSACTIONAL_ID: ID}
 T29, G30, C31, I53 = sorted(AUTHORIZATION)
 
-Need = tuple[AclOperation, ResourceType]
+Need = tuple[AclOperation, AclResourceType]
 
 
 class Rule(NamedTuple):

@@ -16,17 +16,8 @@ from broker.metadata.model import PartitionState, TopicState
 from broker.metadata.operations import CreateTopic, SetAcls
 from broker.net.session import Principal
 from broker.security.authorizer.authorizer import AUDIT_LOGGER
-from broker.security.authorizer.model import (
-    CLUSTER_NAME,
-    NOT_ASKED,
-    AclEntry,
-    AclOperation,
-    AclPermission,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-    bits,
-)
+from broker.security.authorizer.model import NOT_ASKED, AclEntry, ResourcePattern, bits
+from kafkalog.protocol.acls import CLUSTER_NAME, AclOperation, AclPatternType, AclPermission, AclResourceType
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages import (
     add_partitions_to_txn,
@@ -56,7 +47,7 @@ T29, G30, I53 = (
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
-Op, Kind = AclOperation, ResourceType
+Op, Kind = AclOperation, AclResourceType
 TRANSACTIONAL = bytes(batch([b"x"], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True))
 HOST = "10.1.2.3"
 AUTHORIZED = {
@@ -79,10 +70,10 @@ class Rights(Serving):
         config = parts.replicas.topic_config({})
         parts.replicas.host_partition("u", 0, state.topic_id, state.partitions[0], config, is_new=True)
 
-    def give(self, kind: ResourceType, name: str, *operations: AclOperation, user: str = "ann") -> None:
+    def give(self, kind: AclResourceType, name: str, *operations: AclOperation, user: str = "ann") -> None:
         """Replace the rights on a resource."""
         entries = frozenset(AclEntry(f"User:{user}", HOST, each, AclPermission.ALLOW) for each in operations)
-        pattern = ResourcePattern(kind, PatternType.LITERAL, name)
+        pattern = ResourcePattern(kind, AclPatternType.LITERAL, name)
         self.run(self.parts.store.commit(lambda _: [SetAcls(pattern, entries)]))
 
     def asked(self, message: Any, version: int, user: str = "ann") -> Any:
@@ -292,9 +283,9 @@ def test_configurations_of_a_new_topic_are_told_to_those_who_may_describe_them(r
 # -- Groups and transactions
 
 
-async def give_anonymous(broker: InProcess, kind: ResourceType, name: str, *operations: AclOperation) -> None:
+async def give_anonymous(broker: InProcess, kind: AclResourceType, name: str, *operations: AclOperation) -> None:
     entries = frozenset(AclEntry("User:ANONYMOUS", "127.0.0.1", each, AclPermission.ALLOW) for each in operations)
-    pattern = ResourcePattern(kind, PatternType.LITERAL, name)
+    pattern = ResourcePattern(kind, AclPatternType.LITERAL, name)
     await broker.server.store.commit(lambda state: [SetAcls(pattern, entries)])
 
 

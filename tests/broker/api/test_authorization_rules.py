@@ -12,7 +12,8 @@ import pytest
 from broker.api.context import encoded
 from broker.api.registry import served_apis
 from broker.metadata.operations import SetAcls
-from broker.security.authorizer.model import AclEntry, AclPermission, PatternType, ResourcePattern
+from broker.security.authorizer.model import AclEntry, ResourcePattern
+from kafkalog.protocol.acls import AclPatternType, AclPermission
 from kafkalog.protocol.codec import decode_response
 from kafkalog.protocol.messages import delete_topics, metadata
 from kafkalog.protocol.schema import Struct
@@ -46,7 +47,7 @@ def grant(serving: Serving, needs: Iterable[Need]) -> None:
     wanted: dict[ResourcePattern, set[AclEntry]] = {}
     for operation, kind in needs:
         for name in {NAMES[kind], "t2"} if kind is Kind.TOPIC else {NAMES[kind]}:
-            pattern = ResourcePattern(kind, PatternType.LITERAL, name)
+            pattern = ResourcePattern(kind, AclPatternType.LITERAL, name)
             wanted.setdefault(pattern, set()).add(
                 AclEntry("User:ANONYMOUS", "127.0.0.1", operation, AclPermission.ALLOW)
             )

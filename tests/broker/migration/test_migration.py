@@ -25,16 +25,10 @@ from broker.migration.join import Join
 from broker.migration.leave import Leave
 from broker.migration.stopped import RefusedError, StoppedBroker
 from broker.quota.entities import QuotaEntity
-from broker.security.authorizer.model import (
-    AclEntry,
-    AclOperation,
-    AclPermission,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-)
+from broker.security.authorizer.model import AclEntry, ResourcePattern
 from broker.system.workers import ThreadWorkers
 from broker.zookeeper.interface import Operation, Result, Stat, ZooKeeper, ensure
+from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
 from tests.simulation import virtual_time
 from tests.simulation.zookeeper import SimulatedEnsemble, SimulatedSession
 
@@ -64,8 +58,8 @@ LONE = ClusterState(
         QuotaEntity.of([("ip", "10.0.0.1")]): {"connection_creation_rate": 3.0},
     },
     acls={
-        ResourcePattern(ResourceType.TOPIC, PatternType.LITERAL, "words"): frozenset({READS, DENIED}),
-        ResourcePattern(ResourceType.GROUP, PatternType.PREFIXED, "wor"): frozenset({READS}),
+        ResourcePattern(AclResourceType.TOPIC, AclPatternType.LITERAL, "words"): frozenset({READS, DENIED}),
+        ResourcePattern(AclResourceType.GROUP, AclPatternType.PREFIXED, "wor"): frozenset({READS}),
     },
     next_producer_id=3500,
     revision=9,
@@ -349,7 +343,7 @@ def test_a_tree_that_belongs_to_others_is_refused(play: Play) -> None:
         await _set(session, "/config/brokers/1", configs.encode({"a": "b"}))
         assert "has configurations already (/config/brokers/1)" in await world.refused("join")
         await session.delete("/config/brokers/1")
-        node = acls.path(ResourcePattern(ResourceType.TOPIC, PatternType.LITERAL, "words"))
+        node = acls.path(ResourcePattern(AclResourceType.TOPIC, AclPatternType.LITERAL, "words"))
         await _set(session, node, acls.encode(frozenset({READS})))
         assert "ZooKeeper has ACLs already" in await world.refused("join")
         await session.delete(node)
@@ -380,7 +374,7 @@ def test_a_registry_that_a_cluster_cannot_keep_is_refused(play: Play) -> None:
                 group_config={"g": {"consumer.session.timeout.ms": "1"}},
                 deleting=frozenset({WORDS}),
                 topics={"words": foreign},
-                acls={ResourcePattern(ResourceType.GROUP, PatternType.LITERAL, "a/b"): frozenset({READS})},
+                acls={ResourcePattern(AclResourceType.GROUP, AclPatternType.LITERAL, "a/b"): frozenset({READS})},
             )
         )
         told = await world.refused("join")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from broker.security.authorizer.model import CLUSTER_NAME, AclOperation, AclPermission, PatternType, ResourceType
+from kafkalog.protocol.acls import CLUSTER_NAME, AclOperation, AclPatternType, AclPermission, AclResourceType
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -54,23 +54,23 @@ SETTINGS = {
 TOPICS = ("t", "u")
 GROUPS = ("g", "h")
 TRANSACTIONAL_ID = "id"
-Op, Kind = AclOperation, ResourceType
+Op, Kind = AclOperation, AclResourceType
 _NAMES = {
     Kind.TOPIC: ("t", "u", "t2", "*"),
     Kind.GROUP: ("g", "h", "*"),
     Kind.CLUSTER: (CLUSTER_NAME,),
     Kind.TRANSACTIONAL_ID: (TRANSACTIONAL_ID, "i", "*"),
 }
-EVERYTHING = ResourceType.ANY
+EVERYTHING = AclResourceType.ANY
 
 
 def acl(
-    kind: ResourceType,
+    kind: AclResourceType,
     name: str,
     operation: AclOperation,
     host: str,
     permission: AclPermission = AclPermission.ALLOW,
-    pattern_type: PatternType = PatternType.LITERAL,
+    pattern_type: AclPatternType = AclPatternType.LITERAL,
     principal: str = ANONYMOUS,
 ) -> AclCreation:
     return AclCreation(
@@ -104,7 +104,7 @@ def some_acls(chance: random.Random) -> list[AclCreation]:
                 chance.choice(operations),
                 chance.choice(hosts),
                 permission,
-                PatternType.PREFIXED if is_prefixed else PatternType.LITERAL,
+                AclPatternType.PREFIXED if is_prefixed else AclPatternType.LITERAL,
                 chance.choice([ANONYMOUS, ANONYMOUS, "User:*", "User:other"]),
             )
         )
@@ -145,7 +145,7 @@ class Peer:
             DeleteAclsFilter(
                 resource_type_filter=EVERYTHING,
                 resource_name_filter=None,
-                pattern_type_filter=PatternType.ANY,
+                pattern_type_filter=AclPatternType.ANY,
                 principal_filter=None,
                 host_filter=host,
                 operation=Op.ANY,
@@ -267,7 +267,7 @@ def grant_at_home(address: str, roots: Iterable[str]) -> None:
         for root in roots:
             for each in AT_HOME:
                 pattern = ResourcePattern(
-                    Kind(each.resource_type), PatternType(each.resource_pattern_type), each.resource_name
+                    Kind(each.resource_type), AclPatternType(each.resource_pattern_type), each.resource_name
                 )
                 entry = AclEntry(each.principal, each.host, Op(each.operation), AclPermission(each.permission_type))
                 client.create(f"{root}{acls.path(pattern)}", acls.encode(frozenset({entry})), makepath=True)

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from broker.security.authorizer.model import AclOperation, PatternType, ResourceType
+from kafkalog.protocol.acls import AclOperation, AclPatternType, AclResourceType
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -63,11 +63,13 @@ def wait_told(peers: dict[int, Peer], topic: str, told: bool) -> None:
 
 
 @pytest.mark.parametrize("writer", [THEIRS, OURS])
-@pytest.mark.parametrize("pattern_type", [PatternType.LITERAL, PatternType.PREFIXED])
-def test_what_one_broker_is_told_all_decide_by(peers: dict[int, Peer], writer: int, pattern_type: PatternType) -> None:
+@pytest.mark.parametrize("pattern_type", [AclPatternType.LITERAL, AclPatternType.PREFIXED])
+def test_what_one_broker_is_told_all_decide_by(
+    peers: dict[int, Peer], writer: int, pattern_type: AclPatternType
+) -> None:
     name = f"told-{writer}-{pattern_type.name}"
     wait_told(peers, name, False)
-    peers[writer].set_acls([acl(ResourceType.TOPIC, name, AclOperation.READ, AWAY, pattern_type=pattern_type)])
+    peers[writer].set_acls([acl(AclResourceType.TOPIC, name, AclOperation.READ, AWAY, pattern_type=pattern_type)])
     assert is_told(peers[writer], name), "in force before the answer"
     wait_told(peers, name, True)
     other = peers[THEIRS if writer == OURS else OURS]
@@ -103,11 +105,11 @@ def test_kafkas_tool_writes_into_zookeeper_and_brokers_of_both_sides_follow(
 
 
 def _creation(topic: str, pattern: str) -> object:
-    from broker.security.authorizer.model import AclPermission
+    from kafkalog.protocol.acls import AclPermission
     from kafkalog.protocol.messages.create_acls import CreateAclsRequest
 
-    kind = PatternType[pattern.upper()]
-    entry = acl(ResourceType.TOPIC, topic, AclOperation.WRITE, "*", AclPermission.DENY, kind, "User:of-ours")
+    kind = AclPatternType[pattern.upper()]
+    entry = acl(AclResourceType.TOPIC, topic, AclOperation.WRITE, "*", AclPermission.DENY, kind, "User:of-ours")
     return CreateAclsRequest(creations=[entry])
 
 

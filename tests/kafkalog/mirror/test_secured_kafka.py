@@ -12,8 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.security.acls import AclBinding, AclFilter, AclOperation, AclPatternType, AclPermission
-from kafkalog.client.admin.security.acls import AclResourceType as Kind
+from kafkalog.client.admin.security.acls import AclBinding, AclFilter
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.progress import Progress
@@ -23,6 +22,8 @@ from kafkalog.mirror.housekeeping.marks import Marks
 from kafkalog.mirror.internal_topics.runs import Run
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.acls import AclFollower
+from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission
+from kafkalog.protocol.acls import AclResourceType as Kind
 from peers.brokers.kafka import KAFKA_4
 from peers.brokers.secured_kafka import BOB, SecuredKafka
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, read_all

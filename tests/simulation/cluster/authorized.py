@@ -9,22 +9,15 @@ from __future__ import annotations
 import sys
 
 from broker.metadata.znodes import acls
-from broker.security.authorizer.model import (
-    CLUSTER_NAME,
-    AclEntry,
-    AclOperation,
-    AclPermission,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-)
+from broker.security.authorizer.model import AclEntry, ResourcePattern
 from broker.zookeeper.interface import Create
+from kafkalog.protocol.acls import CLUSTER_NAME, AclOperation, AclPatternType, AclPermission, AclResourceType
 from tests.simulation.cluster import plan
 from tests.simulation.cluster.schedule import Cluster, run_schedule
 
-Op, Kind = AclOperation, ResourceType
+Op, Kind = AclOperation, AclResourceType
 WORK = ("done", "acknowledged", "transactions")
-RIGHTS: dict[str, tuple[tuple[ResourceType, AclOperation], ...]] = {
+RIGHTS: dict[str, tuple[tuple[AclResourceType, AclOperation], ...]] = {
     **{f"host{number}": ((Kind.CLUSTER, Op.CLUSTER_ACTION),) for number in range(1, 5)},
     "admin": ((Kind.TOPIC, Op.ALL), (Kind.CLUSTER, Op.ALTER)),
     **dict.fromkeys(("once", "all", "quick"), ((Kind.TOPIC, Op.WRITE),)),
@@ -41,10 +34,10 @@ def authorize(cluster: Cluster) -> None:
     for host, rights in RIGHTS.items():
         for kind, operation in rights:
             name = CLUSTER_NAME if kind is Kind.CLUSTER else "*"
-            pattern = ResourcePattern(kind, PatternType.LITERAL, name)
+            pattern = ResourcePattern(kind, AclPatternType.LITERAL, name)
             entry = AclEntry("User:ANONYMOUS", host, operation, AclPermission.ALLOW)
             entries.setdefault(pattern, set()).add(entry)
-    cluster.ensemble.carry_out([Create(acls.ROOTS[PatternType.LITERAL])], 0)
+    cluster.ensemble.carry_out([Create(acls.ROOTS[AclPatternType.LITERAL])], 0)
     for pattern, found in entries.items():
         path = acls.path(pattern)
         nodes = [Create(path.rpartition("/")[0]), Create(path, acls.encode(frozenset(found)))]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.security.acls import AclBinding, AclFilter, AclOperation, AclResourceType
+from kafkalog.client.admin.security.acls import AclBinding, AclFilter
+from kafkalog.protocol.acls import AclOperation, AclResourceType
 from peers.brokers.secured_kafka import SecuredKafka
 from tests.support.waiting import wait_until
 

@@ -10,68 +10,15 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from kafkalog.client.admin.code import Code
 from kafkalog.client.admin.connected import Connected
 from kafkalog.client.errors import KafkaError, about, left_out
+from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
 from kafkalog.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from kafkalog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from kafkalog.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 MAX_CREATIONS = 1000
 """The largest number of bindings that one request creates; Kafka's controllers take ten thousand."""
-
-
-class AclResourceType(Code):
-    """The type of the resource that a binding is about; ANY only in filters."""
-
-    UNKNOWN = 0
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class AclPatternType(Code):
-    """The pattern type of a resource's name. Filters may say ANY, or MATCH: all bindings that apply to the name."""
-
-    UNKNOWN = 0
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class AclOperation(Code):
-    """The operation that is allowed or denied; ANY only in filters."""
-
-    UNKNOWN = 0
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
-class AclPermission(Code):
-    """The permission type of a binding, which allows or denies; ANY only in filters."""
-
-    UNKNOWN = 0
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
 
 
 class AclBinding(NamedTuple):

@@ -14,31 +14,24 @@ from broker.controller.security import acls
 from broker.metadata.json_form import from_json
 from broker.metadata.local import FILE_NAME
 from broker.metadata.operations import SetAcls
-from broker.security.authorizer.model import (
-    CLUSTER_NAME,
-    AclEntry,
-    AclOperation,
-    AclPermission,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-)
+from broker.security.authorizer.model import AclEntry, ResourcePattern
+from kafkalog.protocol.acls import CLUSTER_NAME, AclOperation, AclPatternType, AclPermission, AclResourceType
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from kafkalog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kafkalog.protocol.messages.describe_acls import DescribeAclsRequest
 from tests.broker.replica.in_process import InProcess, SlowDisk, Wire, with_broker
 
-CLUSTER = ResourcePattern(ResourceType.CLUSTER, PatternType.LITERAL, CLUSTER_NAME)
+CLUSTER = ResourcePattern(AclResourceType.CLUSTER, AclPatternType.LITERAL, CLUSTER_NAME)
 ADMIN = frozenset({AclEntry("User:ANONYMOUS", "127.0.0.1", AclOperation.ALL, AclPermission.ALLOW)})
 SETTINGS = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 
 
 def creation(**changes: Any) -> AclCreation:
     values: dict[str, Any] = {
-        "resource_type": ResourceType.TOPIC,
+        "resource_type": AclResourceType.TOPIC,
         "resource_name": "words",
-        "resource_pattern_type": PatternType.LITERAL,
+        "resource_pattern_type": AclPatternType.LITERAL,
         "principal": "User:ann",
         "host": "*",
         "operation": AclOperation.READ,
@@ -49,9 +42,9 @@ def creation(**changes: Any) -> AclCreation:
 
 def deletion(**changes: Any) -> DeleteAclsFilter:
     values: dict[str, Any] = {
-        "resource_type_filter": ResourceType.ANY,
+        "resource_type_filter": AclResourceType.ANY,
         "resource_name_filter": None,
-        "pattern_type_filter": PatternType.ANY,
+        "pattern_type_filter": AclPatternType.ANY,
         "principal_filter": None,
         "host_filter": None,
         "operation": AclOperation.ANY,
@@ -66,7 +59,7 @@ async def administrator(broker: InProcess) -> Wire:
 
 
 async def described(wire: Wire, version: int = 3, **changes: Any) -> Any:
-    wanted = deletion(resource_type_filter=ResourceType.TOPIC)
+    wanted = deletion(resource_type_filter=AclResourceType.TOPIC)
     values = {field.name: getattr(wanted, field.name) for field in wanted.fields} | changes
     return await wire.exchange(DescribeAclsRequest(**values), version)
 
@@ -75,7 +68,8 @@ async def names(wire: Wire, **changes: Any) -> list[str]:
     found = await described(wire, **changes)
     assert found.error_code == 0
     return sorted(
-        f"{PatternType(each.pattern_type).name} {each.resource_name} {acl.principal} {AclOperation(acl.operation).name}"
+        f"{AclPatternType(each.pattern_type).name} {each.resource_name} "
+        f"{acl.principal} {AclOperation(acl.operation).name}"
         for each in found.resources
         for acl in each.acls
     )
@@ -84,16 +78,16 @@ async def names(wire: Wire, **changes: Any) -> list[str]:
 def test_entries_are_created_once_described_and_deleted(tmp_path: Path) -> None:
     async def work(broker: InProcess) -> None:
         wire = await administrator(broker)
-        prefixed = creation(resource_pattern_type=PatternType.PREFIXED, resource_name="wo", principal="User:*")
+        prefixed = creation(resource_pattern_type=AclPatternType.PREFIXED, resource_name="wo", principal="User:*")
         for _ in range(2):
             answer = await wire.exchange(CreateAclsRequest(creations=[creation(), creation(), prefixed]), 3)
             assert [each.error_code for each in answer.results] == [0, 0, 0]
         assert await names(wire) == ["LITERAL words User:ann READ", "PREFIXED wo User:* READ"]
         assert await names(wire, principal_filter="User:*") == ["PREFIXED wo User:* READ"]
-        assert len(await names(wire, pattern_type_filter=PatternType.MATCH, resource_name_filter="words")) == 2
+        assert len(await names(wire, pattern_type_filter=AclPatternType.MATCH, resource_name_filter="words")) == 2
         filters = [
             deletion(resource_name_filter="words"),
-            deletion(resource_type_filter=ResourceType.TOPIC),
+            deletion(resource_type_filter=AclResourceType.TOPIC),
             deletion(principal_filter="User:nobody"),
         ]
         answer = await wire.exchange(DeleteAclsRequest(filters=filters), 3)
@@ -107,16 +101,17 @@ def test_entries_are_created_once_described_and_deleted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"resource_type": ResourceType.CLUSTER},
+        {"resource_type": AclResourceType.CLUSTER},
         {"resource_name": ""},
-        {"resource_type": ResourceType.ANY},
+        {"resource_type": AclResourceType.ANY},
         {"resource_type": 0},
         {"resource_type": 99},
         {"operation": AclOperation.ANY},
         {"operation": 0},
+        {"operation": AclOperation.TWO_PHASE_COMMIT},
         {"permission_type": AclPermission.ANY},
-        {"resource_pattern_type": PatternType.MATCH},
-        {"resource_pattern_type": PatternType.ANY},
+        {"resource_pattern_type": AclPatternType.MATCH},
+        {"resource_pattern_type": AclPatternType.ANY},
         {"principal": "ann"},
         {"host": ""},
     ],
@@ -134,11 +129,11 @@ def test_an_entry_that_can_be_none_is_refused_and_the_others_are_created(tmp_pat
 def test_version_0_knows_literal_patterns_only(tmp_path: Path) -> None:
     async def work(broker: InProcess) -> None:
         wire = await administrator(broker)
-        prefixed = creation(resource_pattern_type=PatternType.PREFIXED)
+        prefixed = creation(resource_pattern_type=AclPatternType.PREFIXED)
         await wire.exchange(CreateAclsRequest(creations=[creation(), prefixed]), 1)
-        found = await described(wire, 0, pattern_type_filter=PatternType.LITERAL)
+        found = await described(wire, 0, pattern_type_filter=AclPatternType.LITERAL)
         assert [each.resource_name for each in found.resources] == ["words"]
-        wanted = deletion(resource_type_filter=ResourceType.TOPIC, pattern_type_filter=PatternType.LITERAL)
+        wanted = deletion(resource_type_filter=AclResourceType.TOPIC, pattern_type_filter=AclPatternType.LITERAL)
         await wire.exchange(DeleteAclsRequest(filters=[wanted]), 0)
         assert await names(wire) == ["PREFIXED words User:ann READ"]
 
@@ -251,7 +246,7 @@ def test_others_have_their_turn_while_filters_look_at_many_entries(
         assert broker.server.store.state.revision >= count / 50
         task = asyncio.ensure_future(counting())
         wanted = [deletion(principal_filter="User:nobody")] * (filters - 1)
-        wanted.append(deletion(resource_type_filter=ResourceType.TOPIC))
+        wanted.append(deletion(resource_type_filter=AclResourceType.TOPIC))
         answer = await wire.exchange(DeleteAclsRequest(filters=wanted), 3)
         task.cancel()
         assert len(answer.filter_results[-1].matching_acls) == count

@@ -13,21 +13,13 @@ from broker.metadata.operations import Operation, SetAcls
 from broker.metadata.tree.store import ZooKeeperStore
 from broker.metadata.znodes import acls, paths
 from broker.security.authorizer.authorizer import Authorizer
-from broker.security.authorizer.model import (
-    UNREADABLE,
-    AclEntry,
-    AclOperation,
-    AclPermission,
-    Acls,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-)
+from broker.security.authorizer.model import UNREADABLE, AclEntry, Acls, ResourcePattern
 from broker.zookeeper.interface import ensure
+from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
 from tests.broker.metadata.tree.support import World, run, until
 
-WORDS = ResourcePattern(ResourceType.TOPIC, PatternType.LITERAL, "words")
-PREFIX = ResourcePattern(ResourceType.GROUP, PatternType.PREFIXED, "wo")
+WORDS = ResourcePattern(AclResourceType.TOPIC, AclPatternType.LITERAL, "words")
+PREFIX = ResourcePattern(AclResourceType.GROUP, AclPatternType.PREFIXED, "wo")
 
 
 def entry(user: str, operation: AclOperation = AclOperation.READ) -> AclEntry:
@@ -140,13 +132,13 @@ def test_a_damaged_node_lets_nobody_in_until_it_is_deleted_or_corrected(caplog: 
         zookeeper = world.session()
 
         def allows(user: str) -> bool:
-            return authorizer.allows(("User", user), "::1", AclOperation.READ, ResourceType.TOPIC, "words")
+            return authorizer.allows(("User", user), "::1", AclOperation.READ, AclResourceType.TOPIC, "words")
 
         await add(store, WORDS, [entry("ann")])
         assert allows("ann")
         await zookeeper.set(acls.path(WORDS), b'{"version":1,"acls":[{"principal":"User:ann"}]}')
         notice = acls.encode_change(WORDS)
-        await zookeeper.create(acls.change_prefix(PatternType.LITERAL), notice, is_sequential=True)
+        await zookeeper.create(acls.change_prefix(AclPatternType.LITERAL), notice, is_sequential=True)
         await until(lambda: store.state.acls[WORDS] == UNREADABLE, "it is noticed")
         assert not allows("ann")
         assert allows("root")

@@ -7,36 +7,29 @@ from hypothesis import given
 
 from broker.metadata.znodes import acls
 from broker.metadata.znodes.json_node import ZnodeError
-from broker.security.authorizer.model import (
-    AclEntry,
-    AclOperation,
-    AclPermission,
-    Entries,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-)
+from broker.security.authorizer.model import AclEntry, Entries, ResourcePattern
+from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
 from tests.broker.security.authorizer import naive
 
 READS = AclEntry("User:alice", "*", AclOperation.READ, AclPermission.ALLOW)
 ACTS = AclEntry("User:*", "10.0.0.1", AclOperation.CLUSTER_ACTION, AclPermission.DENY)
 
 
-def pattern(kind: ResourceType, name: str, pattern_type: PatternType = PatternType.LITERAL) -> ResourcePattern:
+def pattern(kind: AclResourceType, name: str, pattern_type: AclPatternType = AclPatternType.LITERAL) -> ResourcePattern:
     return ResourcePattern(kind, pattern_type, name)
 
 
 def test_nodes_are_where_kafka_has_them_with_its_names() -> None:
-    assert acls.path(pattern(ResourceType.TRANSACTIONAL_ID, "x")) == "/kafka-acl/TransactionalId/x"
-    prefixed = pattern(ResourceType.DELEGATION_TOKEN, "x", PatternType.PREFIXED)
+    assert acls.path(pattern(AclResourceType.TRANSACTIONAL_ID, "x")) == "/kafka-acl/TransactionalId/x"
+    prefixed = pattern(AclResourceType.DELEGATION_TOKEN, "x", AclPatternType.PREFIXED)
     assert acls.path(prefixed) == "/kafka-acl-extended/prefixed/DelegationToken/x"
     assert acls.encode(frozenset({ACTS, READS})) == (
         b'{"version":1,"acls":['
         b'{"principal":"User:*","permissionType":"Deny","operation":"ClusterAction","host":"10.0.0.1"},'
         b'{"principal":"User:alice","permissionType":"Allow","operation":"Read","host":"*"}]}'
     )
-    assert acls.encode_change(pattern(ResourceType.TOPIC, "a:b")) == b"TOPIC:a:b"
-    assert acls.encode_change(pattern(ResourceType.TOPIC, "a", PatternType.PREFIXED)) == (
+    assert acls.encode_change(pattern(AclResourceType.TOPIC, "a:b")) == b"TOPIC:a:b"
+    assert acls.encode_change(pattern(AclResourceType.TOPIC, "a", AclPatternType.PREFIXED)) == (
         b'{"version":1,"resourceType":"TOPIC","name":"a","patternType":"PREFIXED"}'
     )
 
@@ -53,8 +46,8 @@ def test_names_are_read_in_any_case() -> None:
     data = b'{"version":1,"acls":[' + written + b"]}"
     (entry,) = acls.decode("/x", data)
     assert (entry.operation, entry.permission) == (AclOperation.DESCRIBE_CONFIGS, AclPermission.ALLOW)
-    notice = f"{acls.CHANGES[PatternType.LITERAL]}/acl_changes_1"
-    assert acls.decode_change(notice, b"Topic:x") == pattern(ResourceType.TOPIC, "x")
+    notice = f"{acls.CHANGES[AclPatternType.LITERAL]}/acl_changes_1"
+    assert acls.decode_change(notice, b"Topic:x") == pattern(AclResourceType.TOPIC, "x")
     assert acls.decode("/x", b"") == frozenset()
 
 
@@ -65,6 +58,8 @@ def test_names_are_read_in_any_case() -> None:
         b'{"version":2,"acls":[]}',
         b'{"version":1}',
         b'{"version":1,"acls":[{"principal":"alice","permissionType":"Allow","operation":"Read","host":"*"}]}',
+        b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Unknown","host":"*"}]}',
+        b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"TwoPhaseCommit","host":"*"}]}',
         b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Any","operation":"Read","host":"*"}]}',
         b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Fly","host":"*"}]}',
     ],

@@ -6,16 +6,8 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
-from broker.security.authorizer.model import (
-    AclEntry,
-    AclOperation,
-    AclPermission,
-    Acls,
-    Entries,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-)
+from broker.security.authorizer.model import AclEntry, Acls, Entries, ResourcePattern
+from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
 
 Op = AclOperation
 IMPLIED: Mapping[AclOperation, tuple[AclOperation, ...]] = {
@@ -26,13 +18,13 @@ IMPLIED: Mapping[AclOperation, tuple[AclOperation, ...]] = {
 PRINCIPALS = [("User", "ann"), ("User", "bob"), ("User", "a:b"), ("Other", "ann")]
 HOSTS = ["10.0.0.1", "::1"]
 NAMES = ["w", "wo", "words", "words-2", "other", "*"]
-KINDS = [ResourceType.TOPIC, ResourceType.GROUP]
+KINDS = [AclResourceType.TOPIC, AclResourceType.GROUP]
 OPERATIONS = [Op.READ, Op.WRITE, Op.DESCRIBE, Op.ALTER_CONFIGS, Op.DESCRIBE_CONFIGS, Op.CREATE]
 
 patterns = st.builds(
     ResourcePattern,
     st.sampled_from(KINDS),
-    st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
+    st.sampled_from([AclPatternType.LITERAL, AclPatternType.PREFIXED]),
     st.sampled_from(NAMES),
 )
 entries = st.builds(
@@ -57,7 +49,7 @@ def is_allowed(
     principal: tuple[str, str],
     host: str,
     operation: AclOperation,
-    kind: ResourceType,
+    kind: AclResourceType,
     name: str,
 ) -> bool:
     """Return what the rules say, read one after the other over all entries."""
@@ -69,8 +61,8 @@ def is_allowed(
         for entry in found
         if pattern.resource_type is kind
         and (
-            (pattern.pattern_type is PatternType.LITERAL and pattern.name in (name, "*"))
-            or (pattern.pattern_type is PatternType.PREFIXED and name.startswith(pattern.name))
+            (pattern.pattern_type is AclPatternType.LITERAL and pattern.name in (name, "*"))
+            or (pattern.pattern_type is AclPatternType.PREFIXED and name.startswith(pattern.name))
         )
     ]
     if not concerned:
@@ -89,7 +81,7 @@ def is_allowed_for_any(
     principal: tuple[str, str],
     host: str,
     operation: AclOperation,
-    kind: ResourceType,
+    kind: AclResourceType,
 ) -> bool:
     """Return whether a resource may exist with which the operation is allowed; implications do not count."""
     if principal in supers:
@@ -102,14 +94,14 @@ def is_allowed_for_any(
     ]
     denied = {pattern for pattern, entry in hits if entry.permission is AclPermission.DENY}
     allowed = {pattern for pattern, entry in hits if entry.permission is AclPermission.ALLOW}
-    everything = ResourcePattern(kind, PatternType.LITERAL, "*")
+    everything = ResourcePattern(kind, AclPatternType.LITERAL, "*")
     if everything in denied:
         return False
     if allow_if_none or everything in allowed:
         return True
-    prefixes = [each.name for each in denied if each.pattern_type is PatternType.PREFIXED]
+    prefixes = [each.name for each in denied if each.pattern_type is AclPatternType.PREFIXED]
     return any(
         not any(each.name.startswith(prefix) for prefix in prefixes)
-        and not (each.pattern_type is PatternType.LITERAL and each in denied)
+        and not (each.pattern_type is AclPatternType.LITERAL and each in denied)
         for each in allowed
     )

@@ -18,25 +18,18 @@ from broker.main import JsonFormatter
 from broker.metadata.model import ClusterState
 from broker.security.authorizer import authorizer
 from broker.security.authorizer.authorizer import AUDIT_LOGGER, LONGEST_SHOWN, Authorizer
-from broker.security.authorizer.model import (
-    CLUSTER_NAME,
-    AclEntry,
-    AclOperation,
-    AclPermission,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-)
+from broker.security.authorizer.model import AclEntry, ResourcePattern
+from kafkalog.protocol.acls import CLUSTER_NAME, AclOperation, AclPatternType, AclPermission, AclResourceType
 
 ANN = ("User", "ann")
 HOST = "10.0.0.1"
-WORDS = ResourcePattern(ResourceType.TOPIC, PatternType.LITERAL, "words")
+WORDS = ResourcePattern(AclResourceType.TOPIC, AclPatternType.LITERAL, "words")
 READS = AclEntry("User:ann", "*", AclOperation.READ, AclPermission.ALLOW)
 
 
 def check(decider: Authorizer, operation: AclOperation, name: str = "words", *, tells_denied: bool = True) -> bool:
     return decider.check(
-        ANN, HOST, operation, ResourceType.TOPIC, name, api="Fetch", count=2, tells_denied=tells_denied
+        ANN, HOST, operation, AclResourceType.TOPIC, name, api="Fetch", count=2, tells_denied=tells_denied
     )
 
 
@@ -56,7 +49,7 @@ def test_a_member_whose_brokers_would_be_denied_is_told(
     caplog: pytest.LogCaptureFixture, settings: dict[str, str], entry: AclEntry | None, is_told: bool
 ) -> None:
     config = BrokerConfig({"authorizer.class.name": BUILT_IN[0], "zookeeper.connect": "x:1", **settings})
-    cluster = ResourcePattern(ResourceType.CLUSTER, PatternType.LITERAL, CLUSTER_NAME)
+    cluster = ResourcePattern(AclResourceType.CLUSTER, AclPatternType.LITERAL, CLUSTER_NAME)
     acls = {} if entry is None else {cluster: frozenset({entry})}
     store: Any = SimpleNamespace(state=ClusterState("id", acls=acls), subscribe=lambda listener: None)
     assert assembly._authorizer(config, store) is not None
@@ -99,8 +92,8 @@ def test_the_audit_log_has_kafkas_line(caplog: pytest.LogCaptureFixture) -> None
     check(decider, AclOperation.READ)
     check(decider, AclOperation.WRITE)
     check(decider, AclOperation.WRITE, tells_denied=False)
-    decider.allows(ANN, HOST, AclOperation.WRITE, ResourceType.TOPIC, "words")
-    decider.check_any(ANN, HOST, AclOperation.READ, ResourceType.TOPIC, api="InitProducerId")
+    decider.allows(ANN, HOST, AclOperation.WRITE, AclResourceType.TOPIC, "words")
+    decider.check_any(ANN, HOST, AclOperation.READ, AclResourceType.TOPIC, api="InitProducerId")
     told = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert [level for level, _ in told] == ["DEBUG", "INFO", "DEBUG"]
     assert told[1][1] == (

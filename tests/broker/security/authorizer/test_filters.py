@@ -5,16 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.security.authorizer.filters import AclFilter
-from broker.security.authorizer.model import (
-    AclEntry,
-    AclOperation,
-    AclPermission,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-)
+from broker.security.authorizer.model import AclEntry, ResourcePattern
+from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
 
-Op, Kind, Pattern = AclOperation, ResourceType, PatternType
+Op, Kind, Pattern = AclOperation, AclResourceType, AclPatternType
 READS = AclEntry("User:ann", "*", Op.READ, AclPermission.ALLOW)
 EVERYBODY = AclEntry("User:*", "10.0.0.1", Op.WRITE, AclPermission.DENY)
 ACLS = {
@@ -27,8 +21,8 @@ ACLS = {
 
 
 def selected(
-    kind: ResourceType = Kind.ANY,
-    pattern: PatternType = Pattern.ANY,
+    kind: AclResourceType = Kind.ANY,
+    pattern: AclPatternType = Pattern.ANY,
     name: str | None = None,
     principal: str | None = None,
     host: str | None = None,

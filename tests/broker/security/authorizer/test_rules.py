@@ -8,32 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.security.authorizer.model import (
-    ALL_OPERATIONS,
-    AclEntry,
-    AclOperation,
-    AclPermission,
-    Acls,
-    Entries,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-)
+from broker.security.authorizer.model import ALL_OPERATIONS, AclEntry, Acls, Entries, ResourcePattern
 from broker.security.authorizer.rules import AclRules
+from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
 from tests.broker.security.authorizer import naive
 
 ANN = ("User", "ann")
 HOST = "10.0.0.1"
-Op, Kind = AclOperation, ResourceType
+Op, Kind = AclOperation, AclResourceType
 ALLOW, DENY = AclPermission.ALLOW, AclPermission.DENY
 
 
-def literal(name: str, kind: ResourceType = Kind.TOPIC) -> ResourcePattern:
-    return ResourcePattern(kind, PatternType.LITERAL, name)
+def literal(name: str, kind: AclResourceType = Kind.TOPIC) -> ResourcePattern:
+    return ResourcePattern(kind, AclPatternType.LITERAL, name)
 
 
-def prefixed(name: str, kind: ResourceType = Kind.TOPIC) -> ResourcePattern:
-    return ResourcePattern(kind, PatternType.PREFIXED, name)
+def prefixed(name: str, kind: AclResourceType = Kind.TOPIC) -> ResourcePattern:
+    return ResourcePattern(kind, AclPatternType.PREFIXED, name)
 
 
 def entry(

@@ -11,8 +11,9 @@ import pytest
 
 from kafkalog.cli.admin.security.acls import add_parser, options
 from kafkalog.cli.shared.client_options import UsageError
-from kafkalog.client.admin.security.acls import AclBinding, AclOperation, AclPatternType, AclPermission
-from kafkalog.client.admin.security.acls import AclResourceType as Kind
+from kafkalog.client.admin.security.acls import AclBinding
+from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission
+from kafkalog.protocol.acls import AclResourceType as Kind
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from kafkalog.protocol.messages.delete_acls import (

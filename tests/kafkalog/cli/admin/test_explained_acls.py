@@ -9,17 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.security.authorizer.model import AclOperation as BrokersOperation
-from broker.security.authorizer.model import Acls, ResourceType
+from broker.security.authorizer.model import Acls
 from broker.security.authorizer.rules import AclRules
 from kafkalog.cli.admin.security.acls.explaining import Question, explain
-from kafkalog.client.admin.security.acls import (
-    AclBinding,
-    AclOperation,
-    AclPatternType,
-    AclPermission,
-    AclResourceType,
-)
+from kafkalog.client.admin.security.acls import AclBinding
+from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
 from tests.broker.security.authorizer import naive
 from tests.support.command import Ended, call
 from tests.support.kafkalog_broker import KafkalogBroker
@@ -36,7 +30,7 @@ BOB = ("--principal", "User:bob", "--operation", "Read", "--topic", "team-a")
     st.sampled_from(naive.NAMES),
 )
 def test_it_is_explained_as_brokers_decide(
-    acls: Acls, principal: tuple[str, str], host: str, operation: BrokersOperation, kind: ResourceType, name: str
+    acls: Acls, principal: tuple[str, str], host: str, operation: AclOperation, kind: AclResourceType, name: str
 ) -> None:
     decided = AclRules(frozenset(), allow_if_none=False, acls=acls).decide(principal, host, operation, kind, name)
     bindings = [

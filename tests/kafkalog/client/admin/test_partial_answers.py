@@ -10,10 +10,11 @@ import pytest
 from kafkalog.client.admin import Admin, NewTopic
 from kafkalog.client.admin.configs import ConfigChange, ConfigResource
 from kafkalog.client.admin.replicas.replica_admin import ReplicaOnBroker
-from kafkalog.client.admin.security.acls import AclBinding, AclFilter, AclOperation, AclResourceType
+from kafkalog.client.admin.security.acls import AclBinding, AclFilter
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.retry import UNKNOWN_TOPIC_TRIES
 from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.acls import AclOperation, AclResourceType
 from kafkalog.protocol.errors import (
     ErrorCode,
     OffsetOutOfRangeError,

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.security.acls import AclBinding, AclFilter, AclOperation, AclPatternType, AclPermission
-from kafkalog.client.admin.security.acls import AclResourceType as Kind
+from kafkalog.client.admin.security.acls import AclBinding, AclFilter
 from kafkalog.mirror.topics.acls import AclFollower, target_bindings
 from kafkalog.mirror.topics.naming import Naming
+from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission
+from kafkalog.protocol.acls import AclResourceType as Kind
 from kafkalog.protocol.errors import SecurityDisabledError
 from kafkalog.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from kafkalog.protocol.messages.describe_acls import (

@@ -135,7 +135,7 @@ def _tell(question: Question, found: Explanation) -> None:
 
     kind = question.resource_type.name.lower().replace("_", " ")
     verb = "may" if found.is_allowed else "may not"
-    print(f"{question.principal} {verb} {options.title(question.operation)} {kind} {question.name}.")
+    print(f"{question.principal} {verb} {question.operation.title} {kind} {question.name}.")
     if found.deciding is not None:
         print(f"This ACL decides: {of_binding(found.deciding)}")
     elif found.has_acls:

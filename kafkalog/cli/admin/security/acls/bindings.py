@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from kafkalog.client.admin.security.acls import (
-    AclBinding,
-    AclFilter,
-    AclOperation,
-    AclPatternType,
-    AclPermission,
-    AclResourceType,
-)
+from kafkalog.client.admin.security.acls import AclBinding, AclFilter
+from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
 
 
 class Entry(NamedTuple):

@@ -9,13 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kafkalog.client.admin.security.acls import (
-    AclBinding,
-    AclOperation,
-    AclPatternType,
-    AclPermission,
-    AclResourceType,
-)
+from kafkalog.client.admin.security.acls import AclBinding
+from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
 
 ANYBODY = "User:*"
 ANY = "*"

@@ -8,14 +8,19 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.shared.client_options import UsageError, add_repeated
+from kafkalog.protocol.acls import (
+    CLUSTER_NAME,
+    OPERATIONS,
+    AclOperation,
+    AclPatternType,
+    AclPermission,
+    AclResourceType,
+)
 
 if TYPE_CHECKING:
     from kafkalog.cli.admin.security.acls.bindings import Entry, Resource
     from kafkalog.cli.admin.security.acls.explaining import Question
-    from kafkalog.client.admin import AclOperation, AclPermission, AclResourceType
 
-CLUSTER_NAME = "kafka-cluster"
-"""The name of the cluster as a resource."""
 ANY_HOST = "*"
 PATTERN_TYPES = ("ANY", "MATCH", "LITERAL", "PREFIXED")
 _NAMED = {
@@ -26,17 +31,6 @@ _NAMED = {
     "user_principal": "USER",
 }
 """Options that name resources, and their types."""
-_OPERATIONS = {
-    "TOPIC": ("READ", "WRITE", "CREATE", "DESCRIBE", "DELETE", "ALTER", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
-    "GROUP": ("READ", "DESCRIBE", "DELETE"),
-    "CLUSTER": (
-        "CREATE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE", "ALTER", "DESCRIBE"
-    ),
-    "TRANSACTIONAL_ID": ("DESCRIBE", "WRITE"),
-    "DELEGATION_TOKEN": ("DESCRIBE",),
-    "USER": ("CREATE_TOKENS", "DESCRIBE_TOKENS"),
-}  # fmt: skip
-"""The operations with each type of resource (AclEntry.supportedOperations); ALL stands for all of them."""
 
 
 def add_resources(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +82,6 @@ def principal(text: str) -> str:
 def resources(arguments: argparse.Namespace) -> list[Resource]:
     """Return the resources that the options name."""
     from kafkalog.cli.admin.security.acls.bindings import Resource
-    from kafkalog.client.admin import AclPatternType, AclResourceType
 
     pattern = AclPatternType[arguments.resource_pattern_type]
     found = [
@@ -158,7 +151,6 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _entries(arguments: argparse.Namespace, operations: Collection[AclOperation]) -> list[Entry]:
     from kafkalog.cli.admin.security.acls.bindings import Entry
-    from kafkalog.client.admin.security.acls import AclPermission
 
     sides: tuple[tuple[AclPermission, list[str], list[str]], ...] = (
         (AclPermission.ALLOW, arguments.allow_principal, arguments.allow_host),
@@ -179,14 +171,12 @@ def _operations(names: Collection[str]) -> list[AclOperation]:
     Raises:
         UsageError: There is no such operation.
     """
-    from kafkalog.client.admin import AclOperation
-
     known = {each.name.replace("_", ""): each for each in AclOperation if each > AclOperation.ANY}
     found = []
     for name in names or ("ALL",):
         operation = known.get(name.strip().upper())
         if operation is None:
-            raise UsageError(f"--operation {name}: expected one of {', '.join(map(title, known.values()))}")
+            raise UsageError(f"--operation {name}: expected one of {', '.join(each.title for each in known.values())}")
         found.append(operation)
     return list(dict.fromkeys(found))
 
@@ -207,7 +197,7 @@ def adding(question: Question) -> str:
     kind = question.resource_type.name
     option = next((each for each, type_name in _NAMED.items() if type_name == kind), "cluster")
     words = ["kafkalog", "acls", "add", "--allow-principal", question.principal]
-    words += ["--operation", title(question.operation), f"--{option.replace('_', '-')}"]
+    words += ["--operation", question.operation.title, f"--{option.replace('_', '-')}"]
     words += [] if option == "cluster" else [question.name]
     words += [] if question.host is None else ["--allow-host", question.host]
     return shlex.join(words)
@@ -218,17 +208,10 @@ def _check_operations(kind: AclResourceType, entries: Iterable[Entry]) -> None:
 
 
 def _check_supported(kind: AclResourceType, operations: Iterable[AclOperation]) -> None:
-    valid = ("ALL", *_OPERATIONS[kind.name])
-    if any(each.name not in valid for each in operations):
-        from kafkalog.client.admin import AclOperation
-
-        names = ", ".join(title(AclOperation[name]) for name in valid)
+    valid = (AclOperation.ALL, *OPERATIONS[kind])
+    if any(each not in valid for each in operations):
+        names = ", ".join(each.title for each in valid)
         raise UsageError(f"ResourceType {kind.name} only supports operations {names}")
-
-
-def title(operation: AclOperation) -> str:
-    """Return Kafka's name of an operation: DescribeConfigs."""
-    return operation.name.title().replace("_", "")
 
 
 def _of(kind: str, named: Iterable[Resource]) -> list[Resource]:
@@ -237,6 +220,5 @@ def _of(kind: str, named: Iterable[Resource]) -> list[Resource]:
 
 def _cluster() -> Resource:
     from kafkalog.cli.admin.security.acls.bindings import Resource
-    from kafkalog.client.admin import AclPatternType, AclResourceType
 
     return Resource(AclResourceType.CLUSTER, CLUSTER_NAME, AclPatternType.LITERAL)

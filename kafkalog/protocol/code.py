@@ -7,7 +7,10 @@ from typing import Self
 
 
 class Code(IntEnum):
-    """Base of the values of one field. They have UNKNOWN = 0, which stands for numbers that newer brokers may send."""
+    """Base of the values of one field. They have UNKNOWN = 0, which stands for numbers that newer peers may send."""
+
+    # `Enum` computes hashes in Python, and the broker looks up keys with codes for each request.
+    __hash__ = int.__hash__
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:

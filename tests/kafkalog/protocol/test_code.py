@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.client.admin.code import Code
 from kafkalog.client.admin.configs import ConfigSource
-from kafkalog.client.admin.security.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
+from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
+from kafkalog.protocol.code import Code
 
 KINDS: list[type[Code]] = [AclOperation, AclPatternType, AclPermission, AclResourceType, ConfigSource]
 
