@@ -51,7 +51,7 @@ from kafkalog.records.errors import (
     UnsupportedCompressionTypeError,
     UnsupportedMagicError,
 )
-from kafkalog.records.varint import append_varint, read_varint, read_varlong
+from kafkalog.records.varint import append_varint, int64, read_varint, read_varlong
 
 LOG_OVERHEAD = 12
 """Bytes of base_offset and batch_length, which batch_length does not count."""
@@ -332,7 +332,7 @@ def _append_bytes(out: bytearray, data: Buffer | None) -> None:
 
 def _encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytearray:
     body = bytearray(1)
-    append_varint(body, record.timestamp - base_timestamp)
+    append_varint(body, int64(record.timestamp - base_timestamp))
     append_varint(body, record.offset - base_offset)
     _append_bytes(body, record.key)
     _append_bytes(body, record.value)
@@ -489,5 +489,5 @@ def _read_record(buf: Buffer, at: int, end: int, header: BatchHeader) -> tuple[R
         headers.append((name.decode(errors="replace"), content))
     if at != end:
         raise CorruptRecordError(f"{end - at} bytes after a record's last field")
-    timestamp = header.max_timestamp if header.is_log_append_time else header.base_timestamp + timestamp_delta
+    timestamp = header.max_timestamp if header.is_log_append_time else int64(header.base_timestamp + timestamp_delta)
     return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers)), at

@@ -16,6 +16,7 @@ from kafkalog.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    NO_TIMESTAMP,
     BatchHeader,
     pack_header,
     records_section,
@@ -24,6 +25,7 @@ from kafkalog.records.compression import Buffer
 from kafkalog.records.errors import CorruptRecordError, InvalidRecordError
 from kafkalog.records.varint import append_varint, int64, read_varint, read_varlong
 
+_INT64_END = 1 << 63
 MIN_LENGTH = 6
 """The least length that a record states: its attributes, and five varints of a byte each."""
 _AT_ONE_TIME = b"\0\0"
@@ -74,7 +76,7 @@ def renumber(
         attributes=header.attributes & CODEC_MASK,
         last_offset_delta=found.last_delta,
         base_timestamp=header.max_timestamp if is_stamped else header.base_timestamp,
-        max_timestamp=header.max_timestamp if is_stamped else int64(header.base_timestamp + found.latest),
+        max_timestamp=header.max_timestamp if is_stamped else max(found.latest, NO_TIMESTAMP),
         producer_id=NO_PRODUCER_ID,
         producer_epoch=NO_PRODUCER_EPOCH,
         base_sequence=NO_SEQUENCE,
@@ -88,7 +90,7 @@ class _Rewritten(NamedTuple):
     parts: list[bytes]
     """The bytes of the new records."""
     latest: int
-    """The largest difference between the time of a record and the batch's."""
+    """The largest timestamp of a record; only without LogAppendTime."""
     stretches: list[tuple[int, int]]
     last_delta: int
 
@@ -98,7 +100,7 @@ def _rewrite(data: bytes, header: BatchHeader, first: int, keep_offsets: bool) -
     # Of each stretch, the difference of its first offset, and the number of records before it.
     begins: list[tuple[int, int]] = []
     small, is_stamped, most = _SMALL, header.is_log_append_time, header.last_offset_delta
-    wanted = first - header.base_offset
+    wanted, base = first - header.base_offset, header.base_timestamp
     latest, at, end = None, 0, len(data)
     number, previous, count = -1, -1, 0
     for _ in range(header.records_count):
@@ -127,6 +129,9 @@ def _rewrite(data: bytes, header: BatchHeader, first: int, keep_offsets: bool) -
                 begins.append((delta, count))
             number = delta - begins[0][0] if keep_offsets else count
             count += 1
+            time += base
+            if not -_INT64_END <= time < _INT64_END:
+                time = int64(time)
             if latest is None or time > latest:
                 latest = time
             before = _AT_ONE_TIME if is_stamped else data[at:offset_at]

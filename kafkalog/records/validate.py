@@ -26,6 +26,7 @@ from kafkalog.records.errors import InvalidRecordError
 from kafkalog.records.kernels import loader
 from kafkalog.records.kernels.abi.status import OK, error_for
 from kafkalog.records.kernels.plain.reading import Fields
+from kafkalog.records.varint import int64
 
 
 class ValidatedBatch(NamedTuple):
@@ -67,12 +68,13 @@ def check_batch(
     count = header.records_count
     if count * MIN_RECORD_SIZE > end - start:
         raise InvalidRecordError(f"{count} records cannot be in {end - start} bytes")
-    status, index, least, most = loader.validate_records(section, start, end, count, require_keys)
+    base = header.base_timestamp
+    status, index, least, most = loader.validate_records(section, start, end, count, base, require_keys)
     if status != OK:
         raise error_for(status, index)
     if header.is_log_append_time:
         return ValidatedBatch(header, header.max_timestamp, header.max_timestamp)
-    return ValidatedBatch(header, header.base_timestamp + least, header.base_timestamp + most)
+    return ValidatedBatch(header, least, most)
 
 
 def validate_batch(
@@ -109,7 +111,7 @@ def sizes_and_timestamps(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, int, 
         record = Fields(section, at, end)
         at = record.next
         timestamp = (
-            header.max_timestamp if header.is_log_append_time else header.base_timestamp + record.timestamp_delta
+            header.max_timestamp if header.is_log_append_time else int64(header.base_timestamp + record.timestamp_delta)
         )
         yield record.key[1] - record.key[0], record.value[1] - record.value[0], timestamp
 

@@ -13,9 +13,14 @@ from kafkalog.records.errors import CorruptRecordError
 Buffer = bytes | bytearray | memoryview
 
 
+_END = 1 << 63
+
+
 def int64(value: int) -> int:
     """Return `value` as arithmetic of 64 bits has it, which wraps around: Kafka's, and that of the kernels."""
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+    if -_END <= value < _END:
+        return value
+    return (value + _END) % (1 << 64) - _END
 
 
 def append_varint(out: bytearray, value: int) -> None:

@@ -54,9 +54,12 @@ class RecordRules:
     def of(cls, config: LogConfig, now_ms: int, label: str, *, from_client: bool) -> RecordRules:
         """Return the rules of a topic with `config` at the time `now_ms`."""
         by_producer = config.message_timestamp_type != LOG_APPEND_TIME
+        before = config.message_timestamp_before_max_ms
+        # Without a limit the least timestamp is accepted, too, although it is further from now.
+        earliest = now_ms - before if before < MAX_LONG else -MAX_LONG - 1
         return cls(
             config.requires_keys and from_client,
-            now_ms - config.message_timestamp_before_max_ms if by_producer else None,
+            earliest if by_producer else None,
             min(now_ms + config.message_timestamp_after_max_ms, MAX_LONG) if by_producer else None,
             label,
             config.compression_type if config.message_format == MAGIC else None,

@@ -15,7 +15,7 @@ from struct import Struct
 
 from broker.log.append.record_errors import as_protocol_error
 from broker.log.append.rejection import RecordRules, RejectedRecordsError, RejectedTimestampsError
-from broker.log.log_config import LOG_APPEND_TIME, MAX_LONG, LogConfig
+from broker.log.log_config import LOG_APPEND_TIME, LogConfig
 from kafkalog.protocol.errors import (
     CorruptMessageError,
     InvalidRecordError,
@@ -31,6 +31,7 @@ from kafkalog.records.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME_FLAG,
     LOG_OVERHEAD,
+    NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
     BatchHeader,
     pack_header,
@@ -130,13 +131,13 @@ def prepare(
         set_log_append_time(records, 0, now_ms)
         return records, header._replace(max_timestamp=now_ms, attributes=header.attributes | LOG_APPEND_TIME_FLAG)
     before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
-    # Differences to the batch's base timestamp may lead past what a timestamp can be.
-    if now_ms - earliest > before or latest - now_ms > after or latest > MAX_LONG:
+    if now_ms - earliest > before or latest - now_ms > after:
         rules = RecordRules.of(config, now_ms, label, from_client=from_client)
         if not rules.takes_all_between(earliest, latest):
             rejection = rules.rejection(keys_and_timestamps(records))
             if rejection is not None:
                 raise rejection
+    latest = max(latest, NO_TIMESTAMP)
     if latest != header.max_timestamp or is_append_time:
         # As in Kafka, a batch that claims timestamps of a broker keeps the one that it states as its largest.
         set_create_time(records, 0, latest)

@@ -13,7 +13,7 @@ from kafkalog.records.any_format import decode_any
 from kafkalog.records.batch import CODEC_MASK, MAGIC, BatchHeader, records_section
 from kafkalog.records.compression import DEFAULT_MAX_SIZE
 from kafkalog.records.errors import CorruptRecordError, RecordsError
-from kafkalog.records.varint import read_varint, read_varlong
+from kafkalog.records.varint import int64, read_varint, read_varlong
 
 SMALL_RECORDS = 1000
 """An uncompressed batch of up to this number of records is read in less than a millisecond."""
@@ -89,7 +89,7 @@ def first_with_timestamp(
         return TimestampOffset(append_time, max(header.base_offset, start_offset), epoch)
     # Read only the needed fields of each record: a batch may hold many thousands.
     section, at, end = records_section(batch, 0, header, DEFAULT_MAX_SIZE)
-    least, first = timestamp - header.base_timestamp, start_offset - header.base_offset
+    base, first = header.base_timestamp, start_offset - header.base_offset
     for _ in range(header.records_count):
         length, body = read_varint(section, at, end)
         at = body + length
@@ -97,10 +97,10 @@ def first_with_timestamp(
             raise CorruptRecordError(f"a record of {length} bytes in a batch at offset {header.base_offset}")
         # Skip the attributes, which are one byte.
         timestamp_delta, body = read_varlong(section, body + 1, at)
-        if append_time is not None or timestamp_delta >= least:
+        found = append_time if append_time is not None else int64(base + timestamp_delta)
+        if append_time is not None or found >= timestamp:
             offset_delta, _ = read_varint(section, body, at)
             if offset_delta >= first:
-                found = header.base_timestamp + timestamp_delta if append_time is None else append_time
                 return TimestampOffset(found, header.base_offset + offset_delta, epoch)
     return None
 

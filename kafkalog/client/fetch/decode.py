@@ -13,8 +13,10 @@ from kafkalog.records.batch import MAGIC, BatchHeader, decode_batch, records_sec
 from kafkalog.records.compression import DEFAULT_MAX_SIZE
 from kafkalog.records.control import ControlRecordType, parse_control_type
 from kafkalog.records.errors import RecordTooLargeError
+from kafkalog.records.varint import int64
 
 _INT64_RANGE = 1 << 64
+_INT64_END = 1 << 63
 
 
 @contextmanager
@@ -189,6 +191,8 @@ def _read_records(data: bytes, end: int, header: BatchHeader, tp: TopicPartition
             return None
         previous = delta
         timestamp = base_timestamp + ((stamp >> 1) ^ -(stamp & 1)) if append_time is None else append_time
+        if not -_INT64_END <= timestamp < _INT64_END:
+            timestamp = int64(timestamp)
         found.append(
             make(record_type, (topic, partition, base_offset + delta, timestamp, timestamp_type, key, value, headers))
         )

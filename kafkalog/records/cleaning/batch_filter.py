@@ -176,7 +176,7 @@ class BatchFilter:
             return Written(memoryview(data)[pos : pos + header.size], header)
         new = header._replace(records_count=kept)
         if not header.is_log_append_time:
-            new = new._replace(max_timestamp=int64(header.base_timestamp + most))
+            new = new._replace(max_timestamp=most)
         shift = 0
         if new_horizon:
             horizon = self.now_ms + self._retention
@@ -214,7 +214,7 @@ class BatchFilter:
         functions = self.offsets.functions
         status, kept, tombstones, most = functions.filter_section(
             readable(section, functions), start, end, header.records_count, header.base_offset,
-            header.last_offset_delta, c.KEEP_ALL if keep_all else c.BY_MAP,
+            header.base_timestamp, header.last_offset_delta, c.KEEP_ALL if keep_all else c.BY_MAP,
             int(horizon is None or self.now_ms < horizon), self.offsets.cells, self.offsets.state, self.state,
             self._flags,
         )  # fmt: skip

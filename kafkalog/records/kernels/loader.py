@@ -23,7 +23,9 @@ logger = logging.getLogger(__name__)
 COMMON = ("validation", "reading", "writing", "text", "rows")
 """The groups that `load` loads where none is named."""
 
-validate_records: Callable[[Buffer, int, int, int, bool], tuple[int, int, int, int]] = plain_reading.validate_records
+validate_records: Callable[[Buffer, int, int, int, int, bool], tuple[int, int, int, int]] = (
+    plain_reading.validate_records
+)
 
 _lock = threading.Lock()
 _loaded: frozenset[str] = frozenset()

@@ -15,7 +15,7 @@ import numpy as np
 
 from kafkalog.records.kernels.abi import clean_layout as c
 
-from .cleaning_parts import LOW_63, fetch_ahead, find, hash_key, ordinary, record_at, unpack, varint
+from .cleaning_parts import fetch_ahead, find, hash_key, ordinary, record_at, unpack, varint
 from .intrinsics import (
     INLINE,
     INNER,
@@ -89,17 +89,18 @@ def put_integer(out: Any, at: Any, value: Any, size: Any) -> Any:
 
 @njit(**INNER)
 def mark(
-    base: Any, at: Any, end: Any, count: Any, base_offset: Any, last: Any, mode: Any, tombstones_stay: Any,
-    cells: Any, m: Any, f: Any, flags: Any, group: Any,
+    base: Any, at: Any, end: Any, count: Any, base_offset: Any, base_timestamp: Any, last: Any, mode: Any,
+    tombstones_stay: Any, cells: Any, m: Any, f: Any, flags: Any, group: Any,
 ) -> Any:  # fmt: skip
     """Write to `flags` which of the `count` records at `at` stay; return DONE or BAD and what stays.
 
-    That is the number of records that stay, the number of tombstones among them, and their largest timestamp delta. The
-    records are looked up in groups: first each key is hashed and its cell prefetched, then the cells are read.
+    That is the number of records that stay, the number of tombstones among them, and their largest timestamp, or -1. As
+    in Kafka, timestamps wrap around. The records are looked up in groups: first each key is hashed and its cell
+    prefetched, then the cells are read.
     """
     slots, latest = m[c.SLOTS], m[c.LATEST_OFFSET]
     kept = tombstones = unkeyed = 0
-    most = -LOW_63
+    most = -1
     previous = -1
     index = 0
     while index < count:
@@ -127,7 +128,7 @@ def mark(
                     store_64(group, place, first)
                     store_64(group, place + c.HASH_MORE, more)
             store_64(group, place + c.NEXT_OFFSET, wanted)
-            store_64(group, place + TIME, timestamp_delta)
+            store_64(group, place + TIME, base_timestamp + timestamp_delta)
             store_64(group, place + TOMBSTONE, 1 if value_length < 0 else 0)
         for member in range(size):
             place = member * MEMBER
@@ -308,7 +309,7 @@ def filter_batches(
         max_timestamp = big_endian_64(here, c.MAX_TIMESTAMP_AT)
         has_horizon = attributes & c.DELETE_HORIZON_FLAG
         status, kept, tombstones, most = mark(
-            source, at, stop, count, base_offset, last, c.BY_MAP,
+            source, at, stop, count, base_offset, base_timestamp, last, c.BY_MAP,
             not has_horizon or f[c.NOW] < base_timestamp, table, m, f, marks, group,
         )  # fmt: skip
         if status != c.DONE:
@@ -324,7 +325,7 @@ def filter_batches(
             else:
                 shift = 0
                 if not attributes & c.LOG_APPEND_TIME_FLAG:
-                    max_timestamp = base_timestamp + most
+                    max_timestamp = most
                 if horizon:
                     attributes |= c.DELETE_HORIZON_FLAG
                     shift = base_timestamp - (f[c.NOW] + f[c.DELETE_RETENTION])
@@ -350,16 +351,16 @@ def filter_batches(
 
 @njit(**OPTIONS)
 def filter_section(
-    data: Any, start: Any, end: Any, count: Any, base_offset: Any, last: Any, mode: Any, tombstones_stay: Any,
-    cells: Any, m: Any, f: Any, flags: Any,
+    data: Any, start: Any, end: Any, count: Any, base_offset: Any, base_timestamp: Any, last: Any, mode: Any,
+    tombstones_stay: Any, cells: Any, m: Any, f: Any, flags: Any,
 ) -> Any:  # fmt: skip
     """Call `mark` for data[start:end], the uncompressed records of one batch."""
     if start < 0 or end > len(data) or count > len(flags):
         return c.BAD, 0, 0, 0
     memory = np.empty(GROUP * MEMBER, np.int64)
     return mark(
-        address(data), start, end, count, base_offset, last, mode, tombstones_stay, address(cells), m, f,
-        address(flags), address(memory),
+        address(data), start, end, count, base_offset, base_timestamp, last, mode, tombstones_stay, address(cells), m,
+        f, address(flags), address(memory),
     )  # fmt: skip
 
 
@@ -380,7 +381,7 @@ SIGNATURES: dict[Any, Any] = {
     filter_batches: types.UniTuple(INT, 2)(
         BYTES, INT, INT, WORDS, WORDS, WORDS, WORDS, OUT, OUT, TABLE, OUT, INT, INT, INT
     ),
-    filter_section: types.UniTuple(INT, 4)(BYTES, INT, INT, INT, INT, INT, INT, INT, WORDS, WORDS, WORDS, OUT),
+    filter_section: types.UniTuple(INT, 4)(BYTES, INT, INT, INT, INT, INT, INT, INT, INT, WORDS, WORDS, WORDS, OUT),
     write_section: INT(BYTES, INT, INT, INT, OUT, INT, OUT),
 }
 """The kernels to compile, and their types; no others are ever compiled."""

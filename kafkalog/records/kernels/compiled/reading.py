@@ -204,10 +204,11 @@ def walk_headers(base: Any, at: Any, end: Any) -> Any:
 
 
 @njit(**OPTIONS)
-def validate_records(data: Any, start: Any, end: Any, count: Any, require_keys: Any) -> Any:
+def validate_records(data: Any, start: Any, end: Any, count: Any, base_timestamp: Any, require_keys: Any) -> Any:
     """Check the `count` records that fill `data[start:end]`, with offset deltas 0..count-1.
 
-    Return a status, the index of the record it is about, the least and the largest timestamp delta.
+    Return a status, the index of the record it is about, the least and the largest timestamp. They wrap around, as in
+    Kafka.
     """
     base = address(data)
     least = np.int64(0)
@@ -244,10 +245,11 @@ def validate_records(data: Any, start: Any, end: Any, count: Any, require_keys: 
             return s.BAD_DELTA, index, 0, 0
         if require_keys and key_length < 0:
             return s.NO_KEY, index, 0, 0
+        timestamp = base_timestamp + delta
         if index == 0:
-            least = most = delta
-        least = min(least, delta)
-        most = max(most, delta)
+            least = most = timestamp
+        least = min(least, timestamp)
+        most = max(most, timestamp)
     if at != end:
         return s.TOO_MANY, count, 0, 0
     return s.OK, count, least, most
@@ -335,11 +337,8 @@ def count_headers(table: Any, totals: Any) -> Any:
 
 @njit(**INLINE)
 def micros(base: Any, delta: Any) -> Any:
-    """Return (base + delta) ms in microseconds, kept within 64 bits."""
-    total = base + delta
-    if (base ^ total) & (delta ^ total) < 0:
-        total = MILLIS_MAX if base >= 0 else -MILLIS_MAX
-    return max(min(total, MILLIS_MAX), -MILLIS_MAX) * 1000
+    """Return (base + delta) ms, which wraps around as in Kafka, in microseconds, kept within 64 bits."""
+    return max(min(base + delta, MILLIS_MAX), -MILLIS_MAX) * 1000
 
 
 @njit(**INLINE)
@@ -489,7 +488,7 @@ def decode_batches(table: Any, start: Any, end_offset: Any, wanted: Any, columns
 
 
 SIGNATURES: dict[Any, Any] = {
-    validate_records: types.UniTuple(INT, 4)(BUFFER, INT, INT, INT, types.boolean),
+    validate_records: types.UniTuple(INT, 4)(BUFFER, INT, INT, INT, INT, types.boolean),
     scan_batches: types.UniTuple(INT, 4)(BYTES, INT, INT, INT, TABLE),
     count_headers: types.UniTuple(INT, 3)(TABLE, WORDS),
     decode_batches: types.UniTuple(INT, 3)(TABLE, INT, INT, INT, WORDS, WORDS),

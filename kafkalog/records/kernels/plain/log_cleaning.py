@@ -16,7 +16,6 @@ from kafkalog.records.kernels.abi import clean_layout as c
 from kafkalog.records.varint import append_varint, int64, read_varint, read_varlong
 
 _MASK = (1 << 64) - 1
-_LARGEST = (1 << 63) - 1
 
 
 def hash_bytes(data: bytes, key: int, key_more: int) -> tuple[int, int]:
@@ -178,11 +177,11 @@ def index_batches(
 
 
 def filter_section(
-    data: Any, start: int, end: int, count: int, base_offset: int, last: int, mode: int, tombstones_stay: int,
-    cells: Any, m: Any, f: Any, flags: Any,
+    data: Any, start: int, end: int, count: int, base_offset: int, base_timestamp: int, last: int, mode: int,
+    tombstones_stay: int, cells: Any, m: Any, f: Any, flags: Any,
 ) -> tuple[int, int, int, int]:  # fmt: skip
     kept = tombstones = unkeyed = 0
-    most = -_LARGEST
+    most = -1
     try:
         for index, record in enumerate(_records(data, start, end, count, last)):
             offset = base_offset + record.offset_delta
@@ -198,7 +197,7 @@ def filter_section(
             if stays:
                 kept += 1
                 tombstones += record.is_tombstone
-                most = max(most, record.timestamp_delta)
+                most = max(most, int64(base_timestamp + record.timestamp_delta))
     except (RecordsError, ValueError):
         return c.BAD, 0, 0, 0
     f[c.RECORDS_READ] += count
@@ -244,7 +243,7 @@ def filter_batches(
         start, stop = pos + HEADER_SIZE, pos + header.size
         horizon = header.delete_horizon
         status, kept, tombstones, most = filter_section(
-            data, start, stop, count, header.base_offset, header.last_offset_delta, c.BY_MAP,
+            data, start, stop, count, header.base_offset, header.base_timestamp, header.last_offset_delta, c.BY_MAP,
             horizon is None or f[c.NOW] < horizon, cells, m, f, flags,
         )  # fmt: skip
         if status != c.DONE:
@@ -254,7 +253,7 @@ def filter_batches(
             batch = bytes(data[pos:stop])
         elif kept:
             if not header.is_log_append_time:
-                header = header._replace(max_timestamp=int64(header.base_timestamp + most))
+                header = header._replace(max_timestamp=most)
             shift = 0
             if tombstones and horizon is None:
                 base_timestamp = int(f[c.NOW] + f[c.DELETE_RETENTION])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kafkalog.records.compression import Buffer
 from kafkalog.records.kernels.abi import status as s
+from kafkalog.records.varint import int64
 
 
 class _StopError(Exception):
@@ -81,13 +82,15 @@ class Fields:
         self.next = at
 
 
-def validate_records(data: Buffer, start: int, end: int, count: int, require_keys: bool) -> tuple[int, int, int, int]:
+def validate_records(
+    data: Buffer, start: int, end: int, count: int, base_timestamp: int, require_keys: bool
+) -> tuple[int, int, int, int]:
     """Check the `count` records in `data[start:end]`.
 
-    Return a status, the index of the record it is about, the least and the largest timestamp delta.
+    Return a status, the index of the record it is about, the least and the largest timestamp.
     """
     at = start
-    deltas = []
+    timestamps = []
     for index in range(count):
         try:
             record = Fields(data, at, end)
@@ -97,8 +100,8 @@ def validate_records(data: Buffer, start: int, end: int, count: int, require_key
             return s.BAD_DELTA, index, 0, 0
         if require_keys and record.key[1] < record.key[0]:
             return s.NO_KEY, index, 0, 0
-        deltas.append(record.timestamp_delta)
+        timestamps.append(int64(base_timestamp + record.timestamp_delta))
         at = record.next
     if at != end:
         return s.TOO_MANY, count, 0, 0
-    return s.OK, count, min(deltas, default=0), max(deltas, default=0)
+    return s.OK, count, min(timestamps, default=0), max(timestamps, default=0)

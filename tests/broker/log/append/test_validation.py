@@ -125,17 +125,19 @@ def test_timestamps_at_the_bounds_are_taken(offset: int) -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_a_timestamp_of_more_than_64_bits_is_refused(codec: Codec) -> None:
-    """A record states the difference to the batch's base timestamp."""
+def test_a_timestamp_of_more_than_64_bits_wraps_around(codec: Codec) -> None:
+    """A record states the difference to the batch's base timestamp, and Java adds them so, too."""
     data = batch(2, step=1, codec=codec)
     header = read_header(data)
     data = memoryview(bytearray(pack_header(header._replace(base_timestamp=MAX_LONG), data[HEADER_SIZE:])))
+    out, _ = prepared(data)
+    assert [record.timestamp for record in decode_batch(out, 0)[1]] == [MAX_LONG, -MAX_LONG - 1]
     with pytest.raises(errors.InvalidTimestampError) as refused:
-        prepared(data)
+        prepared(data, LogConfig(message_timestamp_before_max_ms=MAX_LONG - 1))
     assert isinstance(refused.value, RejectedTimestampsError)
     (found,) = refused.value.rules.record_errors(data, 10)
     assert found.batch_index == 1
-    assert found.message.startswith(f"Timestamp {MAX_LONG + 1} of message with offset 1 is out of range.")
+    assert found.message.startswith(f"Timestamp {-MAX_LONG - 1} of message with offset 1 is out of range.")
     prepared(data, LogConfig(message_timestamp_type=LOG_APPEND_TIME))
 
 

@@ -7,11 +7,22 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.append.validation import Origin, prepare_ahead
+from broker.log.append.validation import Origin, prepare, prepare_ahead
 from broker.log.log import Log
-from broker.log.log_config import LOG_APPEND_TIME, LogConfig
-from kafkalog.records.batch import Record, decode_batch, encode_batch, iter_headers, set_log_append_time
+from broker.log.log_config import LOG_APPEND_TIME, MAX_LONG, LogConfig
+from broker.log.read.time_search import TimestampOffset, first_with_timestamp
+from kafkalog.records.batch import (
+    Record,
+    decode_batch,
+    encode_batch,
+    iter_headers,
+    read_header,
+    seal_batch,
+    set_log_append_time,
+)
 from kafkalog.records.compression import Codec
+from kafkalog.records.renumbering import renumber
+from kafkalog.records.varint import int64
 from tests.broker.log.by_time import found_by_time, found_latest
 from tests.broker.log.support import NOW, batch, open_log, temporary_directory
 
@@ -65,6 +76,45 @@ def test_times_agree_with_a_walk(
         latest = found_latest(log)
         assert latest is not None
         assert (latest.offset, latest.timestamp) == next((o, t) for o, t in rows if t == newest)
+
+
+def test_times_past_64_bits_wrap_around(tmp_path: Path) -> None:
+    """A record states the difference to its batch's base timestamp. Apache Kafka's brokers take such batches."""
+    stated = encode_batch([Record(at, delta, None, b"v", ()) for at, delta in enumerate([0, 1, MAX_LONG, -5])])
+    data = seal_batch(read_header(stated)._replace(base_timestamp=MAX_LONG), stated)
+    log = open_log(tmp_path)
+    prepared, _ = prepare(memoryview(data), log.config, NOW, Origin.CLIENT, "t-0")
+    log.append_batch(prepared, leader_epoch=0, now_ms=NOW)
+    assert every_record(log) == [(0, MAX_LONG), (1, -MAX_LONG - 1), (2, -2), (3, MAX_LONG - 5)]
+    assert next(iter_headers(log.read(0, 1 << 20).read()))[1].max_timestamp == MAX_LONG
+    for timestamp, offset in ((0, 0), (MAX_LONG - 5, 0), (MAX_LONG, 0)):
+        found = found_by_time(log, timestamp)
+        assert found is not None
+        assert (found.offset, found.timestamp) == (offset, MAX_LONG)
+
+
+def test_records_of_times_that_wrap_around_are_not_late(tmp_path: Path) -> None:
+    """The largest timestamp in the header is -1 then, as in Kafka."""
+    stated = encode_batch([Record(at, delta, None, b"v", ()) for at, delta in enumerate([0, 10, 20])])
+    header = read_header(stated)._replace(base_timestamp=MAX_LONG)
+    made = renumber(seal_batch(header, stated), 0, header, 1)
+    assert made is not None
+    data = seal_batch(read_header(made.data)._replace(max_timestamp=NOW), bytearray(made.data))
+    log = open_log(tmp_path)
+    prepared, header = prepare(memoryview(data), log.config, NOW, Origin.CLIENT, "t-0")
+    log.append_batch(prepared, leader_epoch=0, now_ms=NOW)
+    assert header.max_timestamp == -1
+    assert found_by_time(log, 0) is None
+
+
+@given(base=st.integers(-MAX_LONG - 1, MAX_LONG), deltas=st.lists(st.integers(-MAX_LONG - 1, MAX_LONG), max_size=4),
+       wanted=st.integers(-MAX_LONG - 1, MAX_LONG))  # fmt: skip
+def test_the_first_record_that_is_late_enough(base: int, deltas: list[int], wanted: int) -> None:
+    stated = encode_batch([Record(at, delta, None, b"v", ()) for at, delta in enumerate([0, *deltas])])
+    header = read_header(stated)._replace(base_timestamp=base)
+    times = [int64(base + delta) for delta in [0, *deltas]]
+    expected = next((TimestampOffset(time, at, -1) for at, time in enumerate(times) if time >= wanted), None)
+    assert first_with_timestamp(header, bytes(seal_batch(header, stated)), wanted, 0) == expected
 
 
 def test_log_append_time_is_the_batch_s(tmp_path: Path) -> None:

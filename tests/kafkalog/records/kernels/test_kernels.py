@@ -15,15 +15,17 @@ from kafkalog.records.batch import HEADER_SIZE, Record, encode_batch
 from kafkalog.records.kernels import loader
 from kafkalog.records.kernels.abi import status as s
 from kafkalog.records.kernels.plain import reading as plain
-from kafkalog.records.varint import append_varint
+from kafkalog.records.varint import append_varint, int64
 from tests.kafkalog.records.support import record_lists
 
 pytestmark = pytest.mark.usefixtures("each_build")
 
 
-def _both(data: bytes, start: int, end: int, count: int, require_keys: bool = False) -> tuple[int, int, int, int]:
-    expected = plain.validate_records(data, start, end, count, require_keys)
-    assert loader.validate_records(data, start, end, count, require_keys) == expected
+def _both(
+    data: bytes, start: int, end: int, count: int, require_keys: bool = False, base_timestamp: int = 0
+) -> tuple[int, int, int, int]:
+    expected = plain.validate_records(data, start, end, count, base_timestamp, require_keys)
+    assert loader.validate_records(data, start, end, count, base_timestamp, require_keys) == expected
     return expected
 
 
@@ -59,13 +61,17 @@ def test_every_truncation_gets_the_same_answer(records: list[Record]) -> None:
         assert status != s.OK
 
 
-@given(st.integers(-(2**63), 2**63 - 1))
-def test_timestamp_deltas_of_any_size(delta: int) -> None:
+INT64 = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 2**63 - 1])
+
+
+@given(INT64, INT64)
+def test_timestamps_of_any_size_wrap_around(base: int, delta: int) -> None:
     section = bytearray(1)
     append_varint(section, delta)
     section += bytes((0, 1, 1, 0))
     section = bytearray((2 * len(section),)) + section
-    assert _both(bytes(section), 0, len(section), 1) == (s.OK, 1, delta, delta)
+    timestamp = int64(base + delta)
+    assert _both(bytes(section), 0, len(section), 1, base_timestamp=base) == (s.OK, 1, timestamp, timestamp)
 
 
 @pytest.mark.parametrize(
@@ -93,13 +99,13 @@ def test_offset_deltas_of_more_than_32_bits(varint: bytes) -> None:
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
 def test_any_buffer_will_do(wrap: type) -> None:
     batch = bytes(encode_batch([Record(0, 5, b"k", b"v"), Record(1, 3, b"k", b"v")]))
-    answer = loader.validate_records(wrap(batch), HEADER_SIZE, len(batch), 2, True)
-    assert answer == (s.OK, 2, -2, 0)
+    answer = loader.validate_records(wrap(batch), HEADER_SIZE, len(batch), 2, 10, True)
+    assert answer == (s.OK, 2, 8, 10)
 
 
 def test_nothing_is_read_outside_the_buffer() -> None:
-    assert loader.validate_records(b"\x02", 0, 1 << 40, 1 << 30, False)[0] == s.TRUNCATED
-    assert loader.validate_records(b"\x02", -5, 1, 1, False)[0] == s.TRUNCATED
+    assert loader.validate_records(b"\x02", 0, 1 << 40, 1 << 30, 0, False)[0] == s.TRUNCATED
+    assert loader.validate_records(b"\x02", -5, 1, 1, 0, False)[0] == s.TRUNCATED
 
 
 def _python(code: str, **environment: str) -> str:
@@ -130,7 +136,7 @@ from kafkalog.records.kernels import loader
 from kafkalog.records.kernels.plain import reading as plain
 loader.load_in_background().join()
 assert loader.ready() and loader.validate_records is not plain.validate_records
-assert loader.validate_records(b"", 0, 0, 0, False) == (0, 0, 0, 0)
+assert loader.validate_records(b"", 0, 0, 0, 0, False) == (0, 0, 0, 0)
 from kafkalog.records.kernels.compiled import reading
 print(sum(reading.validate_records.stats.cache_misses.values()))
 """
