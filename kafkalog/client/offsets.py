@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.errors import about, left_out
+from kafkalog.client.errors import about, is_retriable, left_out
 from kafkalog.client.network.at_once import ask_at_once
 from kafkalog.client.outcomes import ask_until_final, values_of
 from kafkalog.client.types import (
@@ -108,7 +108,7 @@ def ask_leaders(
     """Find offsets as `list_offsets` does, but ask each leader only once, until `deadline` (`time.monotonic`).
 
     Return an offset or an error for each partition. All leaders are asked at once: one that does not answer holds up
-    its own partitions only.
+    its own partitions only. After an error that may pass, the next call asks for the leaders again.
     """
     answers: Answers = {}
     by_leader: dict[int, dict[str, list[ListOffsetsPartition]]] = defaultdict(lambda: defaultdict(list))
@@ -141,6 +141,8 @@ def ask_leaders(
 
     for node_id, found in ask_at_once(by_leader, ask).items():
         answers |= dict.fromkeys(partitions_of(node_id), found) if isinstance(found, Exception) else found
+    if failed := {tp.topic for tp, each in answers.items() if isinstance(each, Exception) and is_retriable(each)}:
+        cluster.forget(failed)
     return answers
 
 

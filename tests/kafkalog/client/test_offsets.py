@@ -13,7 +13,13 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.offsets import EARLIEST, LATEST, ask_leaders, list_offsets, list_offsets_each
 from kafkalog.client.types import READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition
-from kafkalog.protocol.errors import UnknownServerError, UnknownTopicOrPartitionError, UnsupportedForMessageFormatError
+from kafkalog.protocol.errors import (
+    ErrorCode,
+    NotLeaderOrFollowerError,
+    UnknownServerError,
+    UnknownTopicOrPartitionError,
+    UnsupportedForMessageFormatError,
+)
 from kafkalog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -140,6 +146,26 @@ def test_a_leader_that_does_not_answer_holds_up_its_own_partitions_only() -> Non
         assert found[one] == OffsetAndTimestamp(11, 5, -1)
         assert isinstance(found[zero], ClientTimeoutError)
         assert answered == [True], "both are asked at once"
+
+
+def test_after_a_leader_that_is_none_the_new_one_is_asked() -> None:
+    """Whoever asks once and later again, as mirrors do, must not ask the old leader until the metadata is too old."""
+    with ScriptedBroker() as first, ScriptedBroker() as second:
+        leader = 1
+
+        def denied(request: ListOffsetsRequest) -> ListOffsetsResponse:
+            nonlocal leader
+            leader = 2
+            return answer(ListOffsetsPartitionResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+        first.handlers[ListOffsetsRequest] = denied
+        second.handlers[ListOffsetsRequest] = lambda _: answer(ListOffsetsPartitionResponse(offset=11, timestamp=5))
+        for broker in (first, second):
+            broker.handlers[MetadataRequest] = lambda _: metadata({1: first, 2: second}, {TP: leader})
+        with Cluster(config_for(first)) as cluster:
+            asked = [ask_leaders(cluster, {TP: LATEST}, READ_UNCOMMITTED, time.monotonic() + 20)[TP] for _ in range(2)]
+        assert isinstance(asked[0], NotLeaderOrFollowerError)
+        assert asked[1] == OffsetAndTimestamp(11, 5, -1)
 
 
 @pytest.mark.parametrize(("code", "error"), [(6, ClientTimeoutError), (-1, UnknownServerError)])
