@@ -6,13 +6,16 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.errors import is_retriable
+from kafkalog.client.network.at_once import ask_at_once
+from kafkalog.client.outcomes import values_of
 from kafkalog.client.retry import Retry
 
 T = TypeVar("T")
 
 
 def ask_every_broker(cluster: Cluster, retry: Retry, ask: Callable[[int], T]) -> list[T]:
-    """Ask the live brokers one after another; after an error that may pass, ask all of them again.
+    """Ask the live brokers at once; after an error that may pass, ask all of them again.
 
     When a broker dies, others take over what it coordinated. They may have answered before, so that their answers
     are out of date.
@@ -32,6 +35,38 @@ def ask_every_broker(cluster: Cluster, retry: Retry, ask: Callable[[int], T]) ->
 
     def round_trip() -> list[T]:
         brokers = cluster.metadata([], refresh=True, deadline=retry.deadline).brokers
-        return [ask(node_id) for node_id in sorted(brokers)]
+        answers = ask_at_once(sorted(brokers), ask)
+        lasting = [each for each in answers.values() if isinstance(each, Exception) and not is_retriable(each)]
+        if lasting:
+            raise lasting[0]
+        return list(values_of(answers).values())
 
     return retry.run(round_trip)
+
+
+def ask_each_broker(cluster: Cluster, retry: Retry, ask: Callable[[int], T]) -> dict[int, T | Exception]:
+    """Ask the live brokers at once; after an error that may pass, ask only those again that had one.
+
+    So what a broker coordinated that dies meanwhile may be missing.
+
+    Args:
+        cluster: The cluster.
+        retry: Says when to try again, and until when.
+        ask: Asks the broker of this id.
+
+    Returns:
+        The answer of each broker, or its error. That is ClientTimeoutError where it has not answered in time.
+
+    Raises:
+        ClientTimeoutError: No broker has answered.
+    """
+    found: dict[int, T | Exception] = {}
+    left = sorted(cluster.metadata([], refresh=True, deadline=retry.deadline).brokers)
+    while left:
+        answers = ask_at_once(left, ask)
+        again = {node: each for node, each in answers.items() if isinstance(each, Exception) and is_retriable(each)}
+        found |= {node: each for node, each in answers.items() if node not in again}
+        ended = retry.after_each(again) if again else {}
+        found |= ended
+        left = [node for node in again if node not in ended]
+    return dict(sorted(found.items()))

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.groups.descriptions import CommittedOffset, is_of_consumers
+from kafkalog.client.admin.groups.descriptions import CommittedOffset
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.progress import PartitionProgress, Progress
-from kafkalog.mirror.housekeeping.refusals import Refusals, ask_each, offsets_of
+from kafkalog.mirror.housekeeping.refusals import Refusals, ask_each, consumer_groups, offsets_of
 from kafkalog.mirror.housekeeping.target_logs import TargetLogs, passes_over
 from kafkalog.mirror.internal_topics.formats import Checkpoint
 from kafkalog.mirror.internal_topics.stored import read_checkpoints
@@ -100,7 +100,7 @@ class Checkpoints:
         if not mine:
             return
         self._refresh(assignments, mine)
-        groups = [each.group for each in self._source.groups.list_groups() if is_of_consumers(each.protocol_type)]
+        groups = consumer_groups(self._source, "source", self._refusals)
         wanted = [group for group in groups if self._groups.allows(group)]
         committed = ask_each(wanted, offsets_of(self._source), self._say_refused)
         here = [(group, tp, at) for group, offsets in committed.items() for tp, at in offsets.items() if tp in mine]

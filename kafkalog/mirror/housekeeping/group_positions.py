@@ -15,12 +15,12 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.groups.descriptions import DEAD, EMPTY, CommittedOffset, is_of_consumers
+from kafkalog.client.admin.groups.descriptions import DEAD, EMPTY, CommittedOffset
 from kafkalog.client.types import READ_COMMITTED, TopicPartition
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.housekeeping.checkpoints import Checkpoints
 from kafkalog.mirror.housekeeping.marks import Marks
-from kafkalog.mirror.housekeeping.refusals import Refusals, ask_each, describing, offsets_of
+from kafkalog.mirror.housekeeping.refusals import Refusals, ask_each, consumer_groups, describing, offsets_of
 from kafkalog.mirror.internal_topics.formats import Checkpoint
 from kafkalog.mirror.log_ends import log_ends
 from kafkalog.mirror.settings import MirrorSettings
@@ -172,8 +172,7 @@ class GroupPositions:
         A checkpoint without a mark is of a mirror that stored none. The position in the target may be its, and counts
         as known.
         """
-        listed = self._target.groups.list_groups()
-        names = [each.group for each in listed if is_of_consumers(each.protocol_type) and self._allows(each.group)]
+        names = [each for each in consumer_groups(self._target, "target", self._refusals) if self._allows(each)]
         found: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         refused = partial(self._say_refused, "target")
         for group, committed in ask_each(names, offsets_of(self._target), refused).items():

@@ -1,4 +1,4 @@
-"""Leave out groups about which a cluster gives no answer, and name each of them in the log once.
+"""Leave out groups about which a cluster gives no answer, and name them, or their broker, in the log once.
 
 MirrorMaker 2 leaves them out, too. Source: `MirrorCheckpointTask.sourceRecordsForGroup`.
 """
@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.groups.descriptions import CommittedOffset, GroupDescription
+from kafkalog.client.admin.groups.descriptions import CommittedOffset, GroupDescription, is_of_consumers
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import GroupAuthorizationFailedError, KafkaError
@@ -63,6 +63,29 @@ def ask_each(
         else:
             found[name] = outcome
     return found
+
+
+def consumer_groups(admin: Admin, where: str, refusals: Refusals) -> list[str]:
+    """List the consumer groups of a cluster; leave out those of brokers that do not answer in `PATIENCE_S`.
+
+    So does MirrorMaker 2. Source: `MirrorCheckpointConnector.listConsumerGroups`.
+
+    Args:
+        admin: The cluster.
+        where: What to call it.
+        refusals: Names the brokers.
+
+    Raises:
+        KafkaError, ClientError: No broker answers.
+    """
+    found: set[str] = set()
+    for node_id, listed in admin.groups.list_groups_each(timeout=PATIENCE_S).items():
+        if isinstance(listed, Exception):
+            what = f"the groups whose coordinator is broker {node_id} of the {where} are left out"
+            refusals.say(what, listed, f"Describe on the groups in the {where}")
+        else:
+            found |= {each.group for each in listed if is_of_consumers(each.protocol_type)}
+    return sorted(found)
 
 
 def describing(admin: Admin) -> Callable[[Iterable[str]], Mapping[str, GroupDescription | Exception]]:

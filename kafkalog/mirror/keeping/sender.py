@@ -179,7 +179,7 @@ class KeptSender:
 
         All leaders are sent to at once. While it is not known where the log of a place ends, nothing is sent there. A
         place that fails for `PATIENCE_S` is given up if others have not failed, as if the target refused its first
-        batch.
+        batch. Places that were given up before come last, so that the others do not wait for their leaders.
 
         Raises:
             KeepingError: The offsets cannot be kept.
@@ -190,25 +190,41 @@ class KeptSender:
         for place in left:
             # Others have been here before, as it turned out with batches before these.
             place.acknowledge(place.end)
-        self._give_up(self._look_again([place for place in left if place in self._given_up]))
         left = [place for place in left if place.is_ready]
-        retry, patience_ends = self._cluster.retry(time.monotonic() + DELIVERY_S), time.monotonic() + PATIENCE_S
-        count = len(left)
+        doubtful = [place for place in left if place in self._given_up]
+        self._deliver([place for place in left if place not in self._given_up], len(left), PATIENCE_S)
+        self._give_up(self._look_again(doubtful))
+        self._deliver([place for place in doubtful if place.is_ready], len(left), ANSWER_S)
+
+    def _deliver(self, left: Sequence[Place], count: int, patience: float) -> None:
+        """Send what waits for some of `count` places, as `deliver` does; have `patience` with those that fail."""
+        retry, patience_ends = self._cluster.retry(time.monotonic() + DELIVERY_S), time.monotonic() + patience
         unknown: _Failed = {}
+        all_failed = False
         while left:
-            failed = unknown | self._send([place for place in left if place not in unknown])
+            timeout = self._cluster.config.request_timeout
+            if not all_failed:
+                # If all fail, the connection to the target may be slow: then a request may take as long as it needs.
+                timeout = min(timeout, max(patience_ends - time.monotonic(), ANSWER_S))
+            failed = unknown | self._send([place for place in left if place not in unknown], timeout)
+            unknown, all_failed = {}, len(failed) == count
             if failed:
                 for place, error in failed.items():
                     logger.info("%s is tried again: %s", place.target, error)
                 errors = list(failed.values())
-                retry.after(next((each for each in errors if not is_retriable(each)), errors[0]))
-                unknown = self._look_again(list(failed))
-                if len(failed) < count and time.monotonic() >= patience_ends:
+                worst = next((each for each in errors if not is_retriable(each)), errors[0])
+                if is_retriable(worst) and not all_failed and time.monotonic() >= patience_ends:
                     self._give_up(failed)
+                else:
+                    retry.after(worst)
+                    unknown = self._look_again(list(failed))
             left = [place for place in left if place.is_ready]
 
-    def _send(self, places: Sequence[Place]) -> _Failed:
-        """Send what waits to all leaders at once; return the places for which it failed."""
+    def _send(self, places: Sequence[Place], timeout: float) -> _Failed:
+        """Send what waits to all leaders at once; return the places for which it failed.
+
+        Each request may take `timeout` seconds.
+        """
         failed: _Failed = {}
         by_leader: dict[int, list[Place]] = defaultdict(list)
         for place in places:
@@ -220,7 +236,7 @@ class KeptSender:
         def to_leader(node_id: int) -> _Failed:
             lacking: _Failed = {}
             while group := [each for each in by_leader[node_id] if each not in lacking and each.is_ready]:
-                lacking |= self._send_once(node_id, group)
+                lacking |= self._send_once(node_id, group, timeout)
             return lacking
 
         raised: list[Exception] = []
@@ -234,14 +250,18 @@ class KeptSender:
             raise raised[0]
         return failed
 
-    def _send_once(self, node_id: int, group: Sequence[Place]) -> _Failed:
+    def _send_once(self, node_id: int, group: Sequence[Place], timeout: float) -> _Failed:
         """Send one request to a leader; return the places for which it failed."""
         sent = {place: place.upto(MAX_REQUEST_BYTES) for place in group}
-        request = self._request(sent)
+        request = self._request(sent, timeout)
         least = STATED_SINCE if any(place.stated for place in group) else 0
         try:
             response: ProduceResponse = self._cluster.request_to(
-                node_id, request, min_version=least, feature=STATED_OFFSETS if least else None
+                node_id,
+                request,
+                timeout=timeout,
+                min_version=least,
+                feature=STATED_OFFSETS if least else None,
             )
         except UnsupportedVersionError as error:
             # Without its cause, which would count as one that no later try mends: another broker may lead then.
@@ -256,7 +276,7 @@ class KeptSender:
         problems = {place: _settle(place, batches, answers.get(place.target)) for place, batches in sent.items()}
         return {place: problem for place, problem in problems.items() if problem is not None}
 
-    def _request(self, sent: dict[Place, list[KeptBatch]]) -> ProduceRequest:
+    def _request(self, sent: dict[Place, list[KeptBatch]], timeout: float) -> ProduceRequest:
         topics: dict[str, list[PartitionProduceData]] = defaultdict(list)
         for place, batches in sent.items():
             if place.stated:
@@ -271,7 +291,7 @@ class KeptSender:
             topics[place.target.topic].append(data)
         return ProduceRequest(
             acks=-1,
-            timeout_ms=int(self._cluster.config.request_timeout * 1000),
+            timeout_ms=int(timeout * 1000),
             topic_data=[TopicProduceData(name=name, partition_data=parts) for name, parts in topics.items()],
         )
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeAlias
 
 from kafkalog.client.admin.connected import Connected
-from kafkalog.client.admin.every_broker import ask_every_broker
+from kafkalog.client.admin.every_broker import ask_each_broker, ask_every_broker
 from kafkalog.client.admin.groups.descriptions import (
     CONSUMER_TYPE,
     DEAD,
@@ -92,28 +93,45 @@ class GroupAdmin(Connected):
             UnsupportedVersionError: A broker is too old to filter.
             KafkaError: A broker reports an error.
         """
+        retry = Retry(self._config)
+        answers = ask_every_broker(self.cluster, retry, self._listing(states, types, retry))
+        return _by_name(chain.from_iterable(answers))
+
+    def list_groups_each(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout: float | None = None
+    ) -> dict[int, list[GroupListing] | Exception]:
+        """List groups as `list_groups` does; return for each broker those that it coordinates, or its error.
+
+        A broker that does not answer does not keep the groups of the others from being listed. `timeout` is in seconds;
+        it is `default.api.timeout.ms` unless given.
+
+        Raises:
+            ClientTimeoutError: No broker has answered.
+        """
+        retry = Retry(self._config, None if timeout is None else time.monotonic() + timeout)
+        return ask_each_broker(self.cluster, retry, self._listing(states, types, retry))
+
+    def _listing(
+        self, states: Iterable[str], types: Iterable[str], retry: Retry
+    ) -> Callable[[int], list[GroupListing]]:
+        """Return what asks a broker for its groups."""
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
         least = 0
         if request.types_filter or request.states_filter:
             least = (GROUPS_BY_TYPE if request.types_filter else GROUPS_BY_STATE).version
-        retry = Retry(self._config)
 
-        def ask(node_id: int) -> ListGroupsResponse:
+        def ask(node_id: int) -> list[GroupListing]:
             response: ListGroupsResponse = self.cluster.request_to(
                 node_id, request, timeout=self._timeout(retry), min_version=least
             )
             if response.error_code:
                 raise _error(response.error_code, f"broker {node_id}")
-            return response
-
-        found = {
-            each.group_id: GroupListing(
-                each.group_id, each.protocol_type, each.group_state, each.group_type.capitalize()
+            return _by_name(
+                GroupListing(each.group_id, each.protocol_type, each.group_state, each.group_type.capitalize())
+                for each in response.groups
             )
-            for response in ask_every_broker(self.cluster, retry, ask)
-            for each in response.groups
-        }
-        return [found[name] for name in sorted(found)]
+
+        return ask
 
     def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
         """Describe the state and the members of each group.
@@ -390,6 +408,11 @@ class GroupAdmin(Connected):
 
     def _timeout(self, retry: Retry) -> float:
         return min(self._config.request_timeout, max(retry.left, 0.001))
+
+
+def _by_name(groups: Iterable[GroupListing]) -> list[GroupListing]:
+    found = {each.group: each for each in groups}
+    return [found[name] for name in sorted(found)]
 
 
 def _classic(group: DescribedGroup, coordinator: Broker) -> GroupDescription | MalformedMemberDataError:

@@ -11,7 +11,12 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.keeping import sender
 from kafkalog.mirror.keeping.sender import KeptBatch, KeptSender, Place
-from kafkalog.protocol.messages.list_offsets import ListOffsetsRequest
+from kafkalog.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -33,15 +38,21 @@ class Leaders:
         self.produced = 0
         self.has_two = threading.Event()
         self.waited: list[bool] = []
-        self.dead = ScriptedBroker({ProduceRequest: self._hang_up, ListOffsetsRequest: lambda _: Silence()})
-        self.live = ScriptedBroker({ProduceRequest: self._take})
+        self.looked: list[int] = []
+        """The number of batches that the live leader had each time the dead one was asked where the log ends."""
+        self.dead = ScriptedBroker({ProduceRequest: self._hang_up, ListOffsetsRequest: self._say_nothing})
+        self.live = ScriptedBroker({ProduceRequest: self.take})
         for broker in (self.dead, self.live):
             broker.handlers[MetadataRequest] = lambda _: metadata({0: self.dead, 1: self.live}, {DEAD: 0, LIVE: 1})
 
     def _hang_up(self, request: ProduceRequest) -> None:
         self.waited.append(self.has_two.wait(20))
 
-    def _take(self, request: ProduceRequest) -> ProduceResponse:
+    def _say_nothing(self, request: ListOffsetsRequest) -> Silence:
+        self.looked.append(self.produced)
+        return Silence()
+
+    def take(self, request: ProduceRequest) -> ProduceResponse:
         (topic,) = request.topic_data
         (data,) = topic.partition_data
         self.produced += 1
@@ -68,6 +79,11 @@ def place(target: TopicPartition, *offsets: int) -> Place:
     return made
 
 
+def ends(tp: TopicPartition, offset: int) -> ListOffsetsResponse:
+    end = ListOffsetsPartitionResponse(partition_index=tp.partition, offset=offset)
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=tp.topic, partitions=[end])])
+
+
 def test_the_others_have_what_they_get(leaders: Leaders) -> None:
     dead, live = place(DEAD, 5, 6), place(LIVE, 7, 8, 9)
     with Cluster(config_for(leaders.live)) as cluster:
@@ -85,3 +101,35 @@ def test_the_others_have_what_they_get(leaders: Leaders) -> None:
         kept.deliver([dead, live])
         assert (live.end, leaders.dead.seen[ProduceRequest]) == (11, before), "nothing is sent to a dead leader"
         assert dead.take_refused() is not None
+        assert leaders.looked[-1] == 4, "the others do not wait for the dead leader's answer"
+
+
+def test_a_leader_that_hangs_is_given_up_before_its_request_times_out(leaders: Leaders) -> None:
+    leaders.dead.handlers[ProduceRequest] = lambda _: Silence()
+    dead, live = place(DEAD, 5), place(LIVE, 7)
+    with Cluster(config_for(leaders.live, **{"request.timeout.ms": "600000"})) as cluster:
+        sending = threading.Thread(target=KeptSender(cluster, 1).deliver, args=([dead, live],), daemon=True)
+        sending.start()
+        sending.join(30)
+        assert not sending.is_alive()
+    assert (live.end, dead.end) == (8, 5)
+    assert dead.take_refused() is not None
+    assert not leaders.looked, "its next try asks where the log ends"
+
+
+def test_a_request_may_last_if_no_place_takes_records(leaders: Leaders) -> None:
+    """A slow connection to the target is no leader that hangs."""
+    timeouts: list[int] = []
+
+    def slow(request: ProduceRequest) -> Silence | ProduceResponse:
+        timeouts.append(request.timeout_ms)
+        return leaders.take(request) if len(timeouts) == 2 else Silence()
+
+    leaders.live.handlers[ProduceRequest] = slow
+    leaders.live.handlers[ListOffsetsRequest] = lambda _: ends(LIVE, 7)
+    live = place(LIVE, 7)
+    with Cluster(config_for(leaders.live)) as cluster:
+        KeptSender(cluster, 1).deliver([live])
+    assert (live.end, live.take_refused()) == (8, None)
+    assert timeouts[0] <= 500
+    assert timeouts[1:] == [30_000], "the second try waits for request.timeout.ms"

@@ -290,6 +290,30 @@ def test_the_list_is_of_all_brokers(groups: Groups, admin: GroupAdmin) -> None:
     assert admin.list_groups() == [GroupListing(name, "consumer", "Empty", "Classic") for name in "abc"]
 
 
+def test_a_broker_that_does_not_answer_keeps_no_other_groups_from_being_listed(
+    groups: Groups, admin: GroupAdmin
+) -> None:
+    # They are connected first, which may take longer than the time-out on a slow machine.
+    assert [each.group for each in admin.list_groups()] == ["a", "b", "c"]
+    silent, other = groups.brokers[0].handlers, groups.brokers[1].handlers
+    is_silent, answered, waited = threading.Event(), other[ListGroupsRequest], []
+
+    def say_nothing(request: Any) -> Answer:
+        is_silent.set()
+        return Silence()
+
+    def after_the_silent_one(request: Any) -> Answer:
+        waited.append(is_silent.wait(20))
+        return answered(request)
+
+    silent[ListGroupsRequest], other[ListGroupsRequest] = say_nothing, after_the_silent_one
+    found = admin.list_groups_each(timeout=1.0)
+    assert list(found) == [0, 1]
+    assert isinstance(found[0], ClientTimeoutError)
+    assert found[1] == [GroupListing("b", "consumer", "Empty", "Classic")]
+    assert waited == [True], "both are asked at once"
+
+
 def test_brokers_of_before(groups: Groups, admin: GroupAdmin) -> None:
     """No groups of KIP-848, one group in an OffsetFetch, no filters."""
     groups.limits = {"CONSUMER_GROUP_DESCRIBE": -1, "OFFSET_FETCH": 7, "LIST_GROUPS": 3}
