@@ -98,7 +98,7 @@ class Worker(Closing, RebalanceListener):
         self._known = KnownPositions()
         self._rechecker = Rechecker(settings)
         self._left_out = LeftOut(self._consumer, progress, self._rechecker)
-        self._shared_id = SharedProducerId(self._target.cluster, settings.keeping_id)
+        self._shared_id = SharedProducerId(self._target, settings.keeping_id, self._rechecker)
         self._unshown: dict[TopicPartition, int] = {}
         """Positions that are committed in the target, and not shown in the source yet."""
         # With kept offsets nothing waits for a commit.
