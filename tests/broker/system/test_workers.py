@@ -11,6 +11,14 @@ import pytest
 from broker.system import workers
 from broker.system.workers import LoopClosedError, NoThreadError, ThreadWorkers, start_thread
 
+DEADLINE_S = 60.0
+
+
+async def until_set(event: threading.Event) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not event.is_set():
+            await asyncio.sleep(0.001)
+
 
 async def on(loop_thread: int, error: Exception | None = None) -> str:
     assert threading.get_ident() == loop_thread
@@ -54,13 +62,12 @@ def test_a_loop_that_is_closed_ends_the_waiting(monkeypatch: pytest.MonkeyPatch)
 
     async def main() -> None:
         pool.run(work)
-        while not begun.is_set():
-            await asyncio.sleep(0.001)
+        await until_set(begun)
 
     loop.run_until_complete(main())
     waiting = asyncio.all_tasks(loop)
     loop.close()
-    assert ended.wait(60)
+    assert ended.wait(DEADLINE_S)
     assert [type(error) for error in errors] == [LoopClosedError]
     for task in waiting:
         # It was never to end; without this Python warns of it.
@@ -97,17 +104,17 @@ def test_work_waits_for_the_existing_threads(limit: ThreadLimit) -> None:
 
         def busy() -> None:
             begun.set()
-            go_on.wait()
+            assert go_on.wait(DEADLINE_S)
 
         first = pool.run(busy)
-        while not begun.is_set():
-            await asyncio.sleep(0.001)
+        await until_set(begun)
         limit.reach()
         calls: list[int] = []
         second = pool.run(calls.append, 1)
         limit.lift()
         go_on.set()
-        await asyncio.gather(first, second)
+        async with asyncio.timeout(DEADLINE_S):
+            await asyncio.gather(first, second)
         assert calls == [1]
         pool.close(wait=True)
 
