@@ -27,11 +27,9 @@ from kafkalog.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
+from kafkalog.protocol.wire.releases import OFFSETS_OF_GROUPS
 
 T = TypeVar("T")
-
-_ONE_GROUP = 7
-"""OffsetFetch 8 asks for many groups at once."""
 
 
 class GroupOffsets:
@@ -112,7 +110,7 @@ class GroupOffsets:
 
         def attempt(coordinator: Broker, timeout: float) -> dict[TopicPartition, int]:
             answer: OffsetFetchResponse = self._cluster.request_to(
-                coordinator.node_id, request, timeout=timeout, max_version=_ONE_GROUP
+                coordinator.node_id, request, timeout=timeout, max_version=OFFSETS_OF_GROUPS.version - 1
             )
             self._check(answer.error_code, "reading offsets")
             found = {}

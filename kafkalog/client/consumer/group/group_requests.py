@@ -43,9 +43,8 @@ from kafkalog.protocol.messages.offset_fetch import (
 )
 from kafkalog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kafkalog.protocol.schema import Request
+from kafkalog.protocol.wire.releases import OFFSETS_OF_GROUPS
 
-_ONE_GROUP = 7
-"""OffsetFetch 8 asks for many groups at once."""
 _MEMBER_EPOCHS = 9
 """OffsetFetch 9 checks member epochs."""
 _REGEX = 1
@@ -242,7 +241,8 @@ class GroupRequests:
             topics[tp.topic].append(tp.partition)
         if not generation.valid:
             asked = [OffsetFetchRequestTopic(name=name, partition_indexes=parts) for name, parts in topics.items()]
-            return OffsetFetchRequest(group_id=self.group_id, topics=asked, require_stable=True), (0, _ONE_GROUP)
+            request = OffsetFetchRequest(group_id=self.group_id, topics=asked, require_stable=True)
+            return request, (0, OFFSETS_OF_GROUPS.version - 1)
         group = OffsetFetchRequestGroup(
             group_id=self.group_id,
             member_id=generation.member_id,
