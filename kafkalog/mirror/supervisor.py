@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 
+from kafkalog.backoff import Backoff
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import AuthenticationError, ClientTimeoutError, ConfigError
@@ -65,13 +66,13 @@ def is_hopeless(error: BaseException | None) -> bool:
     return False
 
 
-def spread(pause: float, chance: random.Random) -> float:
-    """Return a pause that is half as long to one and a half times as long.
+def pause_after(failures: int, chance: random.Random) -> float:
+    """Return the pause after so many failures in a row: between half and one and a half of that of `Backoff`.
 
     So the mirrors of both directions, which give way to each other when they begin with the same topic, try again at
     different times.
     """
-    return pause * chance.uniform(0.5, 1.5)
+    return Backoff(PAUSE_S, LONGEST_PAUSE_S).pause(failures, chance) * chance.uniform(0.5, 1.5)
 
 
 def run(
@@ -116,7 +117,7 @@ def _wait_for(name: str, client: Mapping[str, str], stop: threading.Event, chanc
 
     quick = {"request.timeout.ms": str(ANSWER_MS), "default.api.timeout.ms": str(ANSWER_MS)}
     config = ClientConfig.from_dict({**client, **quick})
-    pause = PAUSE_S
+    failures = 0
     while not stop.is_set():
         try:
             with Cluster(config, on_outage=report) as cluster:
@@ -125,12 +126,12 @@ def _wait_for(name: str, client: Mapping[str, str], stop: threading.Event, chanc
         except Exception as error:
             if is_hopeless(error):
                 raise
-            wait = spread(pause, chance)
+            failures += 1
+            wait = pause_after(failures, chance)
             # The time is only up if no broker has answered, which is reported already.
             level = logging.INFO if isinstance(error, ClientTimeoutError) else logging.WARNING
             logger.log(level, "%s is tried again in %.1f s: %s", name, wait, error)
             stop.wait(wait)
-            pause = min(pause * 2, LONGEST_PAUSE_S)
 
 
 def _jobs(settings: MirrorSettings, progress: Progress, stack: ExitStack) -> list[Job]:
@@ -170,7 +171,7 @@ def _jobs(settings: MirrorSettings, progress: Progress, stack: ExitStack) -> lis
 
 
 def _run_workers(settings: MirrorSettings, progress: Progress, stop: threading.Event, chance: random.Random) -> None:
-    pause = PAUSE_S
+    failures = 0
     while not stop.is_set():
         began = time.monotonic()
         try:
@@ -180,9 +181,7 @@ def _run_workers(settings: MirrorSettings, progress: Progress, stop: threading.E
             if is_hopeless(error):
                 raise
             progress.restarts += 1
-            if time.monotonic() - began > CALM_S:
-                pause = PAUSE_S
-            wait = spread(pause, chance)
+            failures = 1 if time.monotonic() - began > CALM_S else failures + 1
+            wait = pause_after(failures, chance)
             logger.warning("beginning again in %.1f s, behind what the target has: %s", wait, error)
             stop.wait(wait)
-            pause = min(pause * 2, LONGEST_PAUSE_S)

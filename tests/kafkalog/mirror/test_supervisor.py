@@ -10,7 +10,7 @@ import pytest
 from kafkalog.client.errors import AuthenticationError, ClientTimeoutError, ConfigError
 from kafkalog.client.transactions.errors import FencedError, Operation, transaction_error
 from kafkalog.mirror.housekeeping.jobs import Housekeeping, Job
-from kafkalog.mirror.supervisor import is_hopeless, spread
+from kafkalog.mirror.supervisor import LONGEST_PAUSE_S, PAUSE_S, is_hopeless, pause_after
 from kafkalog.protocol.errors import ErrorCode, error_for
 from tests.support.waiting import wait_until
 
@@ -35,10 +35,11 @@ def test_only_what_no_time_mends_ends_a_mirror(error: Exception, hopeless: bool)
 
 
 def test_mirrors_of_both_directions_do_not_try_again_at_the_same_time() -> None:
-    pauses = [spread(2.0, random.Random(seed)) for seed in range(100)]
-    assert all(1.0 <= pause <= 3.0 for pause in pauses)
-    assert max(pauses) - min(pauses) > 1.5
+    pauses = [pause_after(3, random.Random(seed)) for seed in range(100)]
+    assert all(1.6 * PAUSE_S <= pause <= 7.2 * PAUSE_S for pause in pauses)
+    assert max(pauses) - min(pauses) > 3 * PAUSE_S
     assert len(set(pauses)) == 100
+    assert max(pause_after(1000, random.Random(seed)) for seed in range(100)) <= 1.5 * LONGEST_PAUSE_S
 
 
 def test_a_job_that_fails_does_not_hold_the_others_up(caplog: pytest.LogCaptureFixture) -> None:
