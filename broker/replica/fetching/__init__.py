@@ -1,6 +1,5 @@
 """Followers: fetching what other brokers lead into the logs here.
 
-- `sessions`    the follower's side of an incremental fetch session; pure
 - `following`   one partition that is followed: from where it is fetched next, and when
 - `fetcher`     one connection to a leader: truncates, fetches and appends, over and over
 - `truncation`  makes the logs of followers agree with the leader's

@@ -20,12 +20,18 @@ from broker.net.links.link import Link
 from broker.net.links.link_errors import LinkError, LinkRefusedError
 from broker.replica.divergence import UNDEFINED
 from broker.replica.fetching.following import Following
-from broker.replica.fetching.sessions import LAST_EPOCH_VERSION, TOPIC_ID_VERSION, FollowerSession, PartitionKey, Wanted
 from broker.replica.fetching.truncation import LogTruncation
 from broker.replica.manager import ReplicaManager
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.errors import ErrorCode, FencedLeaderEpochError, KafkaError
 from kafkalog.protocol.messages.fetch import FetchRequest, FetchResponse, ReplicaState
+from kafkalog.protocol.wire.fetch_session import (
+    LAST_EPOCH_VERSION,
+    TOPIC_ID_VERSION,
+    FetchSessionHandler,
+    PartitionKey,
+    Wanted,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +86,7 @@ class Fetcher:
         self._settings = settings
         self._broker_epoch = broker_epoch
         self._loop = replicas.runtime.loop
-        self._session = FollowerSession()
+        self._session = FetchSessionHandler()
         self._truncation = LogTruncation(
             leader, link, replicas, lambda: settings().version, self._is_followed, self._touch, self._delay
         )

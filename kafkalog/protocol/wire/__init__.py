@@ -8,6 +8,7 @@ blocking `kafkalog.client.network.connection` and the broker's `broker.net.links
 - `versions`  the versions that both sides speak
 - `older`     requests for brokers of older releases
 - `releases`  the releases of Apache Kafka that introduced APIs and versions, for messages
+- `fetch_session`  what the requests of an incremental fetch session name
 - `sasl`      mechanisms: PLAIN and SCRAM; `oauthbearer`: OAUTHBEARER; `msk_iam`: AWS_MSK_IAM; `gssapi`: GSSAPI
 - `errors` errors of the peer and of the caller
 """

@@ -36,6 +36,7 @@ from kafkalog.client.consumer.fetcher.fetch_position import (
     find_truncation,
     validation_request,
 )
+from kafkalog.client.consumer.fetcher.fetch_sessions import FetchSessions, names_of, newest_version
 from kafkalog.client.consumer.fetcher.leader_connections import LeaderConnections
 from kafkalog.client.consumer.fetcher.lost_positions import LostPositions
 from kafkalog.client.consumer.fetcher.metadata_watcher import MetadataWatcher
@@ -45,8 +46,6 @@ from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError, is_retriable
 from kafkalog.client.fetch.fetch_request import (
     MIN_VERSION,
-    fetch_request,
-    max_version,
     named_leaders,
     read_partition,
     topic_of,
@@ -64,7 +63,7 @@ from kafkalog.protocol.errors import (
     UnsupportedVersionError,
     error_for,
 )
-from kafkalog.protocol.messages.fetch import FetchResponse, PartitionData
+from kafkalog.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from kafkalog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from kafkalog.protocol.schema import ZERO_UUID
 from kafkalog.protocol.wire.releases import EPOCHS_FOR_CONSUMERS
@@ -99,6 +98,7 @@ class Fetcher(threading.Thread):
         self._waker = Waker()
         self._stopping = False
         self._leaders = LeaderConnections(cluster, self._waker)
+        self._sessions = FetchSessions()
         self._busy: set[TopicPartition] = set()
         """The partitions that a request in flight is about."""
         self._watcher = MetadataWatcher(config, cluster, subscription, monitor, on_metadata, self._waker.wake)
@@ -366,24 +366,24 @@ class Fetcher(threading.Thread):
         if unsound and self._validate(broker, unsound):
             return
         asked = {each.state.tp: each for each in wanted}
-        fetch = fetch_request(
-            [(tp, each.position.offset, each.leader_epoch) for tp, each in asked.items()],
-            client,
-            max_bytes=client.fetch_max_bytes,
-            partition_max_bytes=client.max_partition_fetch_bytes,
-            isolation_level=client.isolation_level,
-            max_wait=min(_IMPATIENT_S, client.fetch_max_wait) if impatient else None,
-            topic_ids={tp: each.topic_id for tp, each in asked.items()},
-        )
+        version = self._leaders.version_of(broker, FetchRequest, newest_version(asked), MIN_VERSION)
+        fetch = self._sessions.build(broker.node_id, asked, version, client.max_partition_fetch_bytes)
+        max_wait = min(_IMPATIENT_S, client.fetch_max_wait) if impatient else client.fetch_max_wait
+        fetch.max_wait_ms, fetch.min_bytes = round(max_wait * 1000), client.fetch_min_bytes
+        fetch.max_bytes, fetch.isolation_level = client.fetch_max_bytes, client.isolation_level
         fetch.rack_id = self._rack
-        self._leaders.send(
-            broker,
-            fetch,
-            lambda response, error: self._answered(asked, lambda: self._take_fetch(asked, response, error)),
-            client.request_timeout + client.fetch_max_wait,
-            min_version=MIN_VERSION,
-            max_version=max_version(fetch),
-        )
+        try:
+            self._leaders.send(
+                broker,
+                fetch,
+                lambda response, error: self._answered(asked, lambda: self._take_fetch(broker, asked, response, error)),
+                client.request_timeout + client.fetch_max_wait,
+                min_version=version,
+                max_version=version,
+            )
+        except Exception:
+            self._sessions.unanswered(broker.node_id)
+            raise
         self._busy |= asked.keys()
 
     def _validate(self, broker: Broker, unsound: dict[TopicPartition, AskedPartition]) -> bool:
@@ -407,9 +407,18 @@ class Fetcher(threading.Thread):
             act()
 
     def _take_fetch(
-        self, asked: dict[TopicPartition, AskedPartition], response: FetchResponse | None, error: Exception | None
+        self,
+        broker: Broker,
+        asked: dict[TopicPartition, AskedPartition],
+        response: FetchResponse | None,
+        error: Exception | None,
     ) -> None:
-        if response is not None and response.error_code:
+        if response is None:
+            self._sessions.unanswered(broker.node_id)
+        elif not self._sessions.answered(broker.node_id, response):
+            logger.info("fetching: broker %d has lost the session: %s", broker.node_id, error_for(response.error_code))
+            return
+        elif response.error_code:
             error = error_for(response.error_code)
         if error is not None or response is None:
             if isinstance(error, ConnectionFailedError | ClientTimeoutError):
@@ -417,9 +426,8 @@ class Fetcher(threading.Thread):
             self._failed(asked.values(), error or InvalidResponseError("no answer"))
             return
         self.fetches += 1
-        names = {each.topic_id: tp.topic for tp, each in asked.items() if not each.is_other}
-        moved = self._cluster.learn_leaders(*named_leaders(response, names))
-        names |= {each.topic_id: tp.topic for tp, each in asked.items()}
+        moved = self._cluster.learn_leaders(*named_leaders(response, names_of(asked, with_others=False)))
+        names = names_of(asked, with_others=True)
         for topic in response.responses:
             name = topic_of(topic, names)
             if name is None:

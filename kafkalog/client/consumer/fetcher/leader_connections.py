@@ -83,6 +83,16 @@ class LeaderConnections:
         self._connecting[broker.node_id] = broker, worker.submit(connect)
         worker.stop(0)
 
+    def version_of(
+        self, broker: Broker, request_class: type[Request], max_version: int | None, min_version: int
+    ) -> int:
+        """Choose the version for a broker that is `connected`; see `Connection.version_of`.
+
+        Raises:
+            UnsupportedVersionError: there is none.
+        """
+        return self._connections[broker.node_id][1].version_of(request_class, max_version, min_version)
+
     def send(
         self,
         broker: Broker,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from broker.api.fetch.fetch_session import FetchSessionCache
 from broker.replica.fetching.fetchers import fetcher_number
-from broker.replica.fetching.sessions import FollowerSession, PartitionKey, Wanted
 from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.wire.fetch_session import FetchSessionHandler, PartitionKey, Wanted
 
 IDS = {"a": uuid.UUID(int=1), "b": uuid.UUID(int=2)}
 NO_ID = uuid.UUID(int=0)
@@ -27,7 +27,7 @@ STEPS = st.lists(
 )
 
 
-def ask(session: FollowerSession, asked: dict[PartitionKey, Wanted]) -> None:
+def ask(session: FetchSessionHandler, asked: dict[PartitionKey, Wanted]) -> None:
     """Ask for these partitions alone."""
     for key in dict.fromkeys([*session.wanted, *asked]):
         session.want(key, asked.get(key))
@@ -42,7 +42,7 @@ def test_the_leader_always_serves_what_the_follower_wants(
     steps: list[tuple[dict[PartitionKey, int], str, int]],
 ) -> None:
     cache = FetchSessionCache(100, chance=random.Random(1))
-    session = FollowerSession()
+    session = FetchSessionHandler()
     names = {topic_id: name for name, topic_id in IDS.items()}
     lost = 0
     for offsets, fate, version in steps:
@@ -71,7 +71,7 @@ def test_the_leader_always_serves_what_the_follower_wants(
 
 
 def test_later_requests_name_only_what_changed() -> None:
-    session = FollowerSession()
+    session = FetchSessionHandler()
     both = {("a", 0): wanted("a", 0, 13), ("b", 1): wanted("b", 5, 13)}
     ask(session, both)
     first = session.build(13)
@@ -94,7 +94,7 @@ def test_later_requests_name_only_what_changed() -> None:
 
 @pytest.mark.parametrize("version", [12, 13])
 def test_a_topic_that_was_made_anew_stays_in_the_session(version: int) -> None:
-    session, cache = FollowerSession(), FetchSessionCache(10, chance=random.Random(1))
+    session, cache = FetchSessionHandler(), FetchSessionCache(10, chance=random.Random(1))
     former, present, other = (uuid.UUID(int=number) for number in (1, 2, 3))
     names = {former: "t", present: "t", other: "u"}
     session.want(("u", 0), Wanted(other, 0, 0, 1000, 0, -1))

@@ -1,8 +1,8 @@
-"""The follower's side of an incremental fetch session (KIP-227). Pure.
+"""The side of a consumer or a follower in an incremental fetch session (KIP-227). Pure.
 
-The first request of a session names all partitions, later ones what has changed since. A leader that gives no session
+The first request of a session names all partitions, later ones what has changed since. A broker that gives no session
 gets all partitions each time. After an error, a lost response, or a change between topic names and topic ids, the next
-request begins a new session, and ends the one before.
+request begins a new session, and ends the one before. Source: Kafka's `FetchSessionHandler`.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ PartitionKey = tuple[str, int]
 
 
 class Wanted(NamedTuple):
-    """The request of a follower for one partition."""
+    """The request for one partition."""
 
     topic_id: uuid.UUID
     """Zero where it is not known."""
     offset: int
     log_start_offset: int
+    """A follower's own; -1 for a consumer."""
     max_bytes: int
     leader_epoch: int
     fetched_epoch: int
-    """The epoch of the last record here, or -1."""
+    """The epoch of a follower's last record; or -1."""
 
 
-class FollowerSession:
-    """The session of one connection; see the module.
+class FetchSessionHandler:
+    """The session with one broker; see the module.
 
     Attributes:
         wanted: what the next request asks for or, while it is under way, what it has asked for.
@@ -49,8 +50,13 @@ class FollowerSession:
         self._epoch = INITIAL_EPOCH
         self.wanted: dict[PartitionKey, Wanted] = {}
         self._before: dict[PartitionKey, Wanted | None] = {}
-        """The entries of the leader's session for the partitions that have changed since the last request."""
+        """The entries of the broker's session for the partitions that have changed since the last request."""
         self._by_id = False
+
+    @property
+    def is_new(self) -> bool:
+        """Return whether the next request, or the one under way, begins a session."""
+        return self._epoch == INITIAL_EPOCH
 
     def want(self, key: PartitionKey, wanted: Wanted | None) -> None:
         """Ask for a partition from the next request on; None: not any more."""
@@ -69,7 +75,7 @@ class FollowerSession:
         if by_id != self._by_id:
             self.begin_again()
         self._by_id = by_id
-        changed, gone = (self.wanted, {}) if self._epoch == INITIAL_EPOCH else self._changes()
+        changed, gone = (self.wanted, {}) if self.is_new else self._changes()
         self._before = {}
         return FetchRequest(
             session_id=self._id,
@@ -79,14 +85,14 @@ class FollowerSession:
         )
 
     def _changes(self) -> tuple[dict[PartitionKey, Wanted], dict[PartitionKey, Wanted]]:
-        """Return what the leader has to learn, and what it has to forget."""
+        """Return what the broker has to learn, and what it has to forget."""
         changed: dict[PartitionKey, Wanted] = {}
         gone: dict[PartitionKey, Wanted] = {}
         for key, before in self._before.items():
             now = self.wanted.get(key)
             if now is not None and now != before:
                 changed[key] = now
-            # A session by names cannot forget a topic's former id: the leader forgets after it has taken the new one.
+            # A session by names cannot forget a topic's former id: the broker forgets after it has taken the new one.
             if before is not None and (now is None or (self._by_id and now.topic_id != before.topic_id)):
                 gone[key] = before
         return changed, gone
@@ -94,9 +100,9 @@ class FollowerSession:
     def answered(self, session_id: int) -> None:
         """Note that the request was answered without an error of the session."""
         if session_id == NO_SESSION:
-            # The leader keeps no session, or has ended it because nothing was left in it.
+            # The broker keeps no session, or has ended it because nothing was left in it.
             self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
-        elif session_id != self._id or self._epoch == INITIAL_EPOCH:
+        elif session_id != self._id or self.is_new:
             self._id, self._epoch = session_id, 1
         else:
             self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
@@ -106,7 +112,7 @@ class FollowerSession:
         self._epoch = INITIAL_EPOCH
 
     def forget(self) -> None:
-        """Begin a new session with the next request; the leader does not know the present one."""
+        """Begin a new session with the next request; the broker does not know the present one."""
         self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
 
 
