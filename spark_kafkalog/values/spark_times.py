@@ -24,8 +24,8 @@ _TIMESTAMP = re.compile(
 )
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 _JULIAN_UNTIL = -141_427
-"""The number of 15 October 1582, the first Gregorian day. Spark takes earlier numbers for days by the Julian calendar,
-which are not read here."""
+"""The number of 15 October 1582, the first Gregorian day. Spark takes earlier numbers for days of the Julian
+calendar."""
 _OFFSET = re.compile(
     r"(?:UTC|GMT|UT)?([+-])(?:([0-9])|([0-9]{1,2}):([0-9]{1,2})|([0-9]{2})([0-9]{2})?([0-9]{2})?"
     r"|([0-9]{1,2}):([0-9]{2}):([0-9]{2}))"
@@ -37,14 +37,15 @@ def days(text: str) -> int:
     """Return the days from 1970 to a date. A number of other than 4 to 7 digits, which are a year, is itself the days.
 
     Raises:
-        ValueError: The text is no date, or the days do not fit in 32 bits or are numbered by the Julian calendar.
+        ValueError: The text is no date, or the days do not fit in 32 bits.
     """
     for form in _forms(text):
         match = _DATE.fullmatch(form.strip(_BLANKS))
         if match is not None:
             return _fitting(_days_of(*match.groups()), 32)
-    if _NUMBER.fullmatch(text) is not None and int(text) >= _JULIAN_UNTIL:
-        return _fitting(int(text), 32)
+    if _NUMBER.fullmatch(text) is not None:
+        number = _fitting(int(text), 32)
+        return number if number >= _JULIAN_UNTIL else _fitting(_of_julian(number), 32)
     raise ValueError("no date")
 
 
@@ -82,10 +83,29 @@ def _forms(text: str) -> list[str]:
 
 
 def _days_of(sign: str, year: str, month: str | None, day: str | None) -> int:
+    return _days_to(int(sign + year), int(month or 1), int(day or 1))
+
+
+def _days_to(year: int, month: int, day: int) -> int:
+    """Return the days from 1970 to a date of the Gregorian calendar."""
     # Python has the years 1 to 9999. The calendar repeats itself after 400 years.
-    cycles, within = divmod(int(sign + year) - 2000, 400)
-    found = datetime.date(2000 + within, int(month or 1), int(day or 1))
+    cycles, within = divmod(year - 2000, 400)
+    found = datetime.date(2000 + within, month, day)
     return found.toordinal() - datetime.date(1970, 1, 1).toordinal() + cycles * 146_097
+
+
+def _of_julian(number: int) -> int:
+    """Return the days from 1970 to the Gregorian date that is called as a Julian one (`RebaseDateTime`).
+
+    The 29 February of a year that is a leap year only in the Julian calendar becomes the 1 March.
+    """
+    # Years begin on 1 March here, so that the leap day is their last one. They are counted from 1 March -4800.
+    since = number + 2_472_670
+    year = (4 * since + 3) // 1461
+    of_year = since - 1461 * year // 4
+    month = (5 * of_year + 2) // 153
+    day = of_year - (153 * month + 2) // 5
+    return _days_to(year - 4800 + month // 10, month + 3 - 12 * (month // 10), 1) + day
 
 
 def _local(text: str) -> tuple[int, int | None]:

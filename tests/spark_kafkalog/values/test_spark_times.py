@@ -22,6 +22,30 @@ DAYS = [
     *("2020-01-02x", " 2020-01-02\t", "", " ", "2020-", "2020/01/02", "20200102", "\u0662020-01-02"),
 ]
 OF_DAYS = ["7", "-7", "+7", "007", "-999", "123456789", "2147483647", "2147483648", " 7", "7.0", "7x", "+", "1_0"]
+JULIAN = [
+    "-20200102",
+    "-141427",
+    "-141428",
+    "-141429",
+    "-141437",
+    "-141438",
+    "-719164",
+    "-719165",
+    "-719529",
+    "-719895",
+]
+JULIAN += [
+    "-354226",
+    "-354227",
+    "-354228",
+    "-354285",
+    "-354286",
+    "-900000000",
+    "-2147440000",
+    "-2147483648",
+    "-2147483649",
+]
+TIMES = ["03:04:05", "T03:04:05", "T03:04:05Z", "3:4", "T3"]
 CLOCKS = [
     *("T", " ", "t03:04:05", "T03", "T3:4", "T03:04:05", " 3:4:5", "  03:04:05", "T0304", "T030405", "T03:04:05."),
     *("T03:04:05.6", "T03:04:05.6789012", "T03:04:05,6", "T24:00:00", "T23:60:00", "T23:59:60", "T03:04:"),
@@ -45,7 +69,8 @@ NUMBERS = [
 
 def test_texts(spark: SparkSession) -> None:
     documents = [json.dumps({name: text}) for name in "dtn" for text in TEXTS]
-    documents += [json.dumps({"d": text}) for text in OF_DAYS]
+    documents += [json.dumps({"d": text}) for text in OF_DAYS + JULIAN]
+    documents += [json.dumps({name: text}) for name in "dn" for text in TIMES]
     documents += [json.dumps({name: text}) for name in "kfg" for text in NUMBERS]
     frame = spark.createDataFrame([(each,) for each in documents], "j STRING").coalesce(1)
     shown = ["unix_date(v.d)", "unix_micros(v.t)", "unix_micros(CAST(v.n AS TIMESTAMP))", "v.k", "v.f", "v.g"]
@@ -60,3 +85,20 @@ def test_texts(spark: SparkSession) -> None:
         for at, each in enumerate(documents)
     }
     assert ours == theirs
+
+
+def test_texts_that_are_refused(spark: SparkSession) -> None:
+    """A text that only Spark reads makes the whole record corrupt; it never becomes another time."""
+    texts = [
+        "03:04:05",
+        "T03:04:05",
+        "2020-07-02 03:04:05 Europe/Berlin",
+        "2020-07-02T03:04:05 CET",
+        "2020-07-02T1:2:3EST",
+    ]
+    documents = [json.dumps({"t": text}) for text in texts]
+    frame = spark.createDataFrame([(each,) for each in documents], "j STRING").coalesce(1)
+    theirs = frame.select(F.from_json("j", DDL).alias("v")).where("v.t IS NOT NULL").count()
+    found, bad = JsonDecoder(parse_ddl(DDL)).decode(pa.array([each.encode() for each in documents], pa.binary()))
+    assert theirs == len(texts)
+    assert (found.null_count, bad.to_pylist()) == (len(texts), [True] * len(texts))
