@@ -99,6 +99,13 @@ def read_file(option: str, path: str) -> bytes:
     return data
 
 
+_OLD_CIPHERS = tuple(bytes.fromhex(f"060a2a864886f70d010c01{number:02x}") for number in (1, 2, 5, 6))
+"""DER of the object identifiers of encryption by RC4 and RC2 (RFC 7292, appendix C). keytool of Java 8 writes such
+stores."""
+_WITHOUT_LENGTH = b"\x80"
+"""The length of an element of BER that ends with a mark."""
+
+
 class _Store:
     """A file with certificates or keys, as three properties describe it."""
 
@@ -226,6 +233,7 @@ class _Store:
             problem = "is missing" if password is None else "is wrong"
             raise ConfigError(
                 f"{self._prefix}.password: that of {self._path} {problem}, or the store is damaged"
+                f"{_unread_encoding(self._data)}"
             ) from None
         except Exception as error:
             # An algorithm that OpenSSL does not have, or does not allow.
@@ -233,6 +241,17 @@ class _Store:
         if store.key is not None:
             self._refuse_several(plain + count_encrypted_keys(self._data, password or b""))
         return store
+
+
+def _unread_encoding(data: bytes) -> str:
+    """Return what some builds of the package do not read of a PKCS #12 store, for the error; empty where nothing is."""
+    if any(each in data for each in _OLD_CIPHERS):
+        unread = "OpenSSL does not read its ciphers, RC2 or RC4, without its legacy provider"
+    elif data[1:2] == _WITHOUT_LENGTH:
+        unread = "the package cryptography does not read its encoding, BER"
+    else:
+        return ""
+    return f", or {unread}; write it anew: keytool -importkeystore of Java 17, or openssl pkcs12 -legacy and -export"
 
 
 def _chain(store: PKCS12KeyAndCertificates) -> Sequence[bytes]:

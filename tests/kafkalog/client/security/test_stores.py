@@ -5,8 +5,11 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import hashlib
+import os
 import random
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -323,6 +326,55 @@ def test_errors_name_the_option(options: TlsOptions, says: str) -> None:
     message = refusal(options)
     path = options.truststore_location or options.keystore_location
     assert says.format(path) in message
+
+
+def test_old_ciphers_that_openssl_does_not_read_are_named(processes: None) -> None:
+    """As in distributions without OpenSSL's legacy provider. It must not only say that the password is wrong."""
+    code = (
+        "import sys\nfrom kafkalog.client.security.stores import identity\n"
+        "from kafkalog.client.security.tls_options import TlsOptions\n"
+        "identity(TlsOptions(keystore_location=sys.argv[1], keystore_password=sys.argv[2]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(STORES / "java8" / "key.p12"), STORE_PASSWORD],
+        env={**os.environ, "CRYPTOGRAPHY_OPENSSL_NO_LEGACY": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    message = done.stderr.splitlines()[-1]
+    assert "ssl.keystore.password: that of" in message
+    assert "RC2" in message
+    assert "keytool -importkeystore" in message
+
+
+def without_lengths(data: bytes) -> bytes:
+    """Write the elements of DER that have parts in BER: with a mark at their ends in the place of lengths."""
+    found, at = b"", 0
+    while at < len(data):
+        begin, size, content = at, data[at + 1], at + 2
+        if size & 0x80:
+            content += size & 0x7F
+            size = int.from_bytes(data[begin + 2 : content])
+        at = content + size
+        if data[begin] & 0x20:
+            found += bytes([data[begin], 0x80]) + without_lengths(data[content:at]) + b"\0\0"
+        else:
+            found += data[begin:at]
+    return found
+
+
+def test_a_store_in_ber(tmp_path: Path) -> None:
+    """It is read while the package does so, which warns of it; else the encoding is named."""
+    path = tmp_path / "ber.p12"
+    path.write_bytes(without_lengths((STORES / "java17" / "key.p12").read_bytes()))
+    with pytest.warns(UserWarning, match="BER"):
+        found = identity(own(path))
+    assert found == identity(own("java17/key.p12"))
+    with pytest.warns(UserWarning, match="BER"):
+        message = refusal(own(path, keystore_password="no"))
+    assert "does not read its encoding, BER; write it anew: keytool -importkeystore" in message
 
 
 @pytest.mark.parametrize(
