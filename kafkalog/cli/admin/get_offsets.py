@@ -12,6 +12,7 @@ from kafkalog.cli.shared.client_options import (
     add_action,
     admin_config,
     complain,
+    complain_of,
     reporting,
 )
 from kafkalog.cli.shared.ids import parse_ids
@@ -82,18 +83,22 @@ def run(arguments: argparse.Namespace) -> int:
         for name in admin.list_topics(internal=not arguments.exclude_internal_topics):
             if (partitions := wanted(name)) is not None:
                 topics[name] = partitions
-        described = admin.describe_topics(topics) if topics else {}
+        described = admin.describe_topics_each(topics) if topics else {}
+        errors = [each for each in described.values() if isinstance(each, Exception)]
         asked = [
             TopicPartition(name, number)
             for name, topic in described.items()
+            if not isinstance(topic, Exception)
             for number in topic.partitions
             if topics[name](number)
         ]
-        if not asked:
+        for error in errors:
+            complain_of(error)
+        if not asked and not errors:
             complain("Could not match any topic-partitions with the specified filters")
             return 1
         found = admin.list_offsets_each(dict.fromkeys(asked, arguments.time))
-    failed = False
+    failed = bool(errors)
     for tp in sorted(asked, key=_shown):
         offset = found[tp]
         if isinstance(offset, Exception):

@@ -16,6 +16,7 @@ from kafkalog.cli.shared.client_options import (
     add_repeated,
     admin_config,
     complain,
+    complain_of,
     examples_of,
     integer,
     key_values,
@@ -256,20 +257,28 @@ def _existing(admin: Admin, arguments: argparse.Namespace) -> list[str]:
 
 @reporting
 def run_describe(arguments: argparse.Namespace) -> int:
-    """Print a line about each topic and one about each of its partitions."""
+    """Print a line about each topic and one about each of its partitions; return 1 if one cannot be described."""
     from kafkalog.client.admin import ConfigResource
 
     with _admin(arguments) as admin:
-        topics = _described(admin, arguments)
-        configs = admin.describe_configs(ConfigResource.topic(topic.name) for topic in topics)
+        topics, errors = _described(admin, arguments)
+        found = admin.describe_configs_each(ConfigResource.topic(topic.name) for topic in topics)
         cluster = admin.describe_cluster()
         going = _reassignments(admin, cluster, topics)
     alive = set(cluster.brokers)
     for topic in topics:
         moves = going.get(topic.name, {})
-        for line in _lines(topic, configs[ConfigResource.topic(topic.name)], alive, moves, arguments):
+        configs: Mapping[str, ConfigEntry] | None = None
+        outcome = found[ConfigResource.topic(topic.name)]
+        if isinstance(outcome, Exception):
+            errors.append(outcome)
+        else:
+            configs = outcome
+        for line in _lines(topic, configs, alive, moves, arguments):
             print(line)
-    return 0
+    for error in errors:
+        complain_of(error)
+    return int(bool(errors))
 
 
 def _reassignments(admin: Admin, cluster: ClusterMetadata, topics: Iterable[TopicMetadata]) -> Mapping[str, _Moves]:
@@ -291,18 +300,22 @@ def _reassignments(admin: Admin, cluster: ClusterMetadata, topics: Iterable[Topi
     return found
 
 
-def _described(admin: Admin, arguments: argparse.Namespace) -> list[TopicMetadata]:
+def _described(admin: Admin, arguments: argparse.Namespace) -> tuple[list[TopicMetadata], list[Exception]]:
+    """Return the topics that the options name, and the errors of those that cannot be described."""
     from kafkalog.protocol.errors import UnknownTopicIdError
 
     if arguments.topic_id is None:
         names = _existing(admin, arguments)
-        return [topic for _, topic in sorted(admin.describe_topics(names).items())] if names else []
+        found = [each for _, each in sorted(admin.describe_topics_each(names).items())] if names else []
+        errors: list[Exception] = [each for each in found if isinstance(each, Exception)]
+        return [each for each in found if not isinstance(each, Exception)], errors
     if arguments.topic is not None:
         complain("--topic is ignored where there is --topic-id")
-    found = [topic for topic in admin.describe_topics().values() if _id(topic) == arguments.topic_id]
-    if not found and not arguments.if_exists:
+    described = [each for each in admin.describe_topics_each().values() if not isinstance(each, Exception)]
+    named = [each for each in described if _id(each) == arguments.topic_id]
+    if not named and not arguments.if_exists:
         raise UnknownTopicIdError(f"TopicId '{arguments.topic_id}' does not exist as expected")
-    return found
+    return named, []
 
 
 def _id(topic: TopicMetadata) -> str:
@@ -314,14 +327,16 @@ def _id(topic: TopicMetadata) -> str:
 
 def _lines(
     topic: TopicMetadata,
-    configs: Mapping[str, ConfigEntry],
+    configs: Mapping[str, ConfigEntry] | None,
     alive: set[int],
     moves: _Moves,
     arguments: argparse.Namespace,
 ) -> Iterator[str]:
+    """Yield the lines about a topic; `configs` is None where its configurations cannot be read."""
     partitions = [topic.partitions[number] for number in sorted(topic.partitions)]
     filters = _filters(arguments, configs, alive, moves)
-    overrides = [entry for entry in configs.values() if not entry.is_default]
+    overrides = [entry for entry in configs.values() if not entry.is_default] if configs else []
+    shown = "N/A" if configs is None else ",".join(f"{entry.name}={entry.value}" for entry in overrides)
     if not filters and (overrides or not arguments.topics_with_overrides):
         factor = _factor(partitions[0], moves.get(partitions[0].partition)) if partitions else 0
         yield "\t".join(
@@ -330,7 +345,7 @@ def _lines(
                 *((f"TopicId: {_id(topic)}",) if topic.topic_id.int else ()),
                 f"PartitionCount: {len(partitions)}",
                 f"ReplicationFactor: {factor}",
-                f"Configs: {','.join(f'{entry.name}={entry.value}' for entry in overrides)}",
+                f"Configs: {shown}",
             )
         )
     if arguments.topics_with_overrides:
@@ -366,9 +381,14 @@ def _factor(partition: PartitionMetadata, move: Reassignment | None) -> int:
 
 
 def _filters(
-    arguments: argparse.Namespace, configs: Mapping[str, ConfigEntry], alive: set[int], moves: _Moves
+    arguments: argparse.Namespace, configs: Mapping[str, ConfigEntry] | None, alive: set[int], moves: _Moves
 ) -> Sequence[_Filter]:
-    least = int(configs[MIN_ISR].value or 1) if MIN_ISR in configs else 1
+    """Return the conditions of the options; without `configs`, no number of replicas in sync is too small."""
+    least = 1
+    if configs is None:
+        least = -1
+    elif MIN_ISR in configs:
+        least = int(configs[MIN_ISR].value or 1)
     known: dict[str, _Filter] = {
         "under_replicated_partitions": lambda partition: (
             len(partition.isr) < _factor(partition, moves.get(partition.partition))

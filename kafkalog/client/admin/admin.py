@@ -137,6 +137,10 @@ class Admin(Connected):
         """Describe partitions, leaders and replicas of topics; see `TopicAdmin.describe_topics`."""
         return self.topics.describe_topics(names)
 
+    def describe_topics_each(self, names: Iterable[str] | None = None) -> dict[str, TopicMetadata | KafkaError]:
+        """Describe topics, or the error of each one; see `TopicAdmin.describe_topics_each`."""
+        return self.topics.describe_topics_each(names)
+
     def describe_cluster(self) -> ClusterMetadata:
         """Describe the cluster: its id, its brokers and its controller."""
         return self.cluster.metadata([], refresh=True)

@@ -20,7 +20,7 @@ from kafkalog.client.offsets import list_offsets, list_offsets_each
 from kafkalog.client.outcomes import ask_until_final, values_of
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition
-from kafkalog.protocol.errors import ErrorCode, NotControllerError
+from kafkalog.protocol.errors import ErrorCode, KafkaError, NotControllerError
 from kafkalog.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -149,10 +149,14 @@ class TopicAdmin:
             UnknownTopicOrPartitionError: There is no such topic.
             KafkaError: The broker reports another error.
         """
-        described = self._cluster.metadata(names, refresh=True).topics
-        for topic in described.values():
-            if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
-                raise about(topic.error_code, f"topic {topic.name}")
+        return values_of(self.describe_topics_each(names))
+
+    def describe_topics_each(self, names: Iterable[str] | None = None) -> dict[str, TopicMetadata | KafkaError]:
+        """Describe topics as `describe_topics` does; return each topic's description, or its error."""
+        described: dict[str, TopicMetadata | KafkaError] = {}
+        for name, topic in self._cluster.metadata(names, refresh=True).topics.items():
+            fails = topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)
+            described[name] = about(topic.error_code, f"topic {name}") if fails else topic
         return described
 
     def list_offsets(

@@ -10,6 +10,7 @@ from kafkalog.cli.admin.get_offsets import parse_rules, parse_topics
 from kafkalog.cli.shared.client_options import UsageError
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.producer import Producer, ProducerConfig
+from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -17,7 +18,7 @@ from kafkalog.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from kafkalog.protocol.messages.metadata import MetadataRequest
+from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.command import Ended, call
 from tests.support.scripted import ScriptedBroker, api_versions, metadata
 
@@ -145,3 +146,17 @@ def test_a_broker_that_does_not_know_the_name_of_a_time() -> None:
         assert get(broker.address).out == ["words:0:7"]
         assert get(broker.address, "--time", "max-timestamp", check=1).out == []
         assert broker.seen[ListOffsetsRequest] == 1
+
+
+def test_a_topic_that_is_gone_since_it_was_listed_does_not_keep_others_from_being_asked_about() -> None:
+    def describe(request: MetadataRequest) -> MetadataResponse:
+        found = metadata({1: broker}, {("gone", 0): 1, ("here", 0): 1})
+        if request.topics:
+            found.topics[0].error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return found
+
+    broker = ScriptedBroker({MetadataRequest: describe, ListOffsetsRequest: answer})
+    with broker:
+        found = get(broker.address, check=1)
+    assert found.out == ["here:0:7"]
+    assert "topic gone does not exist" in found.err

@@ -22,7 +22,7 @@ from kafkalog.protocol.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.support.command import call, lines, run
+from tests.support.command import Ended, call, lines, run
 from tests.support.scripted import ScriptedBroker, metadata
 
 
@@ -154,6 +154,44 @@ def test_replica_assignment(broker_address: str, name: str) -> None:
         "alter", broker_address, "--topic", name, "--partitions", "3", "--replica-assignment", f"{node},{node},{node}"
     )
     assert len(topics("describe", broker_address, "--topic", name)) == 4
+
+
+def partly_refused(refused: int, *words: str) -> Ended:
+    """Describe the topics a, b and c. The configurations of b may not be read, and c is gone once it is described."""
+
+    def describe(request: MetadataRequest) -> MetadataResponse:
+        found = metadata({1: broker}, {(name, 0): 1 for name in "abc"}, controller=1)
+        if request.topics:
+            found.topics[2].error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return found
+
+    def tell(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        results = [
+            DescribeConfigsResult(
+                resource_type=2, resource_name=each.resource_name, error_code=refused * (each.resource_name == "b")
+            )
+            for each in request.resources
+        ]
+        return DescribeConfigsResponse(results=results)
+
+    broker = ScriptedBroker({MetadataRequest: describe, DescribeConfigsRequest: tell})
+    with broker:
+        return call("topics", "describe", "--bootstrap-server", broker.address, *words, check=1)
+
+
+def test_topics_are_described_beside_others_that_fail() -> None:
+    """Kafka's tool ends at the first one (`TopicCommand.describeTopic`)."""
+    found = partly_refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert [line.split("\t")[0] for line in found.out if line.startswith("Topic")] == ["Topic: a", "Topic: b"]
+    assert [line.split("\t")[-1] for line in found.out if line.startswith("Topic")] == ["Configs: ", "Configs: N/A"]
+    assert [line.split("\t")[1] for line in found.out if line.startswith("\t")] == ["Topic: a", "Topic: b"]
+    assert "topic b: " in found.err
+    assert "topic c does not exist" in found.err
+    for words in (["--at-min-isr-partitions"], ["--topics-with-overrides"]):
+        found = partly_refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, *words)
+        assert not any("Topic: b" in line for line in found.out), "it is not known"
+        assert "topic b: " in found.err
+    assert len(partly_refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "--unavailable-partitions").out) == 0
 
 
 def test_filters(broker_address: str, name: str) -> None:
