@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from kafkalog.client.cluster import Cluster
@@ -43,6 +43,9 @@ PATIENCE_S = 15.0
 """The time for which places are tried that fail while others do not. An election may take as long."""
 ANSWER_S = 5.0
 """The time for which leaders are asked where logs end. Other places wait that long for one that does not answer."""
+COMPARE_AFTER_S = 600.0
+"""The time without batches after which it is asked where a log ends before batches are numbered again. A broker forgets
+the producer after `producer.id.expiration.ms`, a day by default, and does not check its sequence numbers then."""
 STATED_SINCE = 9
 """Produce requests of this version can say where the log has to end."""
 _SEQUENCE_MASK = 0x7FFFFFFF
@@ -166,11 +169,16 @@ class KeptSender:
     Args:
         cluster: The target; the caller closes it.
         producer_id: The one whose sequence numbers keep the order, for places that do not take stated offsets.
+        clock: Returns the time in seconds. Unlike `time.monotonic`, it must go on while the machine stands still.
     """
 
-    def __init__(self, cluster: Cluster, producer_id: int) -> None:
+    def __init__(self, cluster: Cluster, producer_id: int, clock: Callable[[], float] = time.time) -> None:
         self._cluster = cluster
         self._producer_id = producer_id
+        self._clock = clock
+        self._began_at = clock()
+        self._told_at: dict[Place, float] = {}
+        """The times at which the ends of places' logs were last known; the sender's beginning for all others."""
         self._given_up: set[Place] = set()
         """Places that were given up, and whose leaders have not told since where the logs end."""
 
@@ -179,7 +187,8 @@ class KeptSender:
 
         All leaders are sent to at once. While it is not known where the log of a place ends, nothing is sent there. A
         place that fails for `PATIENCE_S` is given up if others have not failed, as if the target refused its first
-        batch. Places that were given up before come last, so that the others do not wait for their leaders.
+        batch. Places come last whose leaders are asked first where the logs end, so that the others do not wait for
+        them: those that were given up before, and those that have not been sent to for `COMPARE_AFTER_S`.
 
         Raises:
             KeepingError: The offsets cannot be kept.
@@ -191,10 +200,15 @@ class KeptSender:
             # Others have been here before, as it turned out with batches before these.
             place.acknowledge(place.end)
         left = [place for place in left if place.is_ready]
-        doubtful = [place for place in left if place in self._given_up]
-        self._deliver([place for place in left if place not in self._given_up], len(left), PATIENCE_S)
+        doubtful = [place for place in left if place in self._given_up or self._may_be_forgotten(place)]
+        self._deliver([place for place in left if place not in doubtful], len(left), PATIENCE_S)
         self._give_up(self._look_again(doubtful))
         self._deliver([place for place in doubtful if place.is_ready], len(left), ANSWER_S)
+        self._told_at |= dict.fromkeys(left, self._clock())
+
+    def _may_be_forgotten(self, place: Place) -> bool:
+        """Tell whether the place's leader may check sequence numbers no more."""
+        return not place.stated and self._clock() - self._told_at.get(place, self._began_at) > COMPARE_AFTER_S
 
     def _deliver(self, left: Sequence[Place], count: int, patience: float) -> None:
         """Send what waits for some of `count` places, as `deliver` does; have `patience` with those that fail."""

@@ -10,7 +10,7 @@ import pytest
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.keeping import sender
-from kafkalog.mirror.keeping.sender import KeptBatch, KeptSender, Place
+from kafkalog.mirror.keeping.sender import COMPARE_AFTER_S, KeptBatch, KeptSender, Place
 from kafkalog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -133,3 +133,25 @@ def test_a_request_may_last_if_no_place_takes_records(leaders: Leaders) -> None:
     assert (live.end, live.take_refused()) == (8, None)
     assert timeouts[0] <= 500
     assert timeouts[1:] == [30_000], "the second try waits for request.timeout.ms"
+
+
+def test_after_a_pause_the_end_of_the_log_is_compared_before_anything_is_sent(leaders: Leaders) -> None:
+    """Apache Kafka forgets the producer after `producer.id.expiration.ms`, and takes any sequence number then."""
+    now = 0.0
+    found: list[int] = []
+    leaders.live.handlers[ListOffsetsRequest] = lambda _: ends(LIVE, found[0])
+    live = place(LIVE, 7)
+    with Cluster(config_for(leaders.live)) as cluster:
+        kept = KeptSender(cluster, 1, lambda: now)
+        now = COMPARE_AFTER_S - 1
+        kept.deliver([live])
+        now += COMPARE_AFTER_S - 1
+        live.pending += place(LIVE, 8).pending
+        kept.deliver([live])
+        assert leaders.live.seen[ListOffsetsRequest] == 0, "the producer was in use"
+        now += COMPARE_AFTER_S + 1
+        # Another process has written this.
+        live.pending += place(LIVE, 9, 10, 11).pending
+        found.append(11)
+        kept.deliver([live])
+    assert (live.end, leaders.produced, leaders.live.seen[ListOffsetsRequest]) == (12, 3, 1)
