@@ -34,8 +34,7 @@ def ask_every_broker(cluster: Cluster, retry: Retry, ask: Callable[[int], T]) ->
     """
 
     def round_trip() -> list[T]:
-        brokers = cluster.metadata([], refresh=True, deadline=retry.deadline).brokers
-        answers = ask_at_once(sorted(brokers), ask)
+        answers = ask_at_once(_live(cluster, retry), ask)
         lasting = [each for each in answers.values() if isinstance(each, Exception) and not is_retriable(each)]
         if lasting:
             raise lasting[0]
@@ -45,9 +44,9 @@ def ask_every_broker(cluster: Cluster, retry: Retry, ask: Callable[[int], T]) ->
 
 
 def ask_each_broker(cluster: Cluster, retry: Retry, ask: Callable[[int], T]) -> dict[int, T | Exception]:
-    """Ask the live brokers at once; after an error that may pass, ask only those again that had one.
+    """Ask the live brokers at once; after errors that may pass, ask those again that had one.
 
-    So what a broker coordinated that dies meanwhile may be missing.
+    If one of them has left the cluster by then, all are asked again, as by `ask_every_broker`.
 
     Args:
         cluster: The cluster.
@@ -61,7 +60,7 @@ def ask_each_broker(cluster: Cluster, retry: Retry, ask: Callable[[int], T]) -> 
         ClientTimeoutError: No broker has answered.
     """
     found: dict[int, T | Exception] = {}
-    left = sorted(cluster.metadata([], refresh=True, deadline=retry.deadline).brokers)
+    left = _live(cluster, retry)
     while left:
         answers = ask_at_once(left, ask)
         again = {node: each for node, each in answers.items() if isinstance(each, Exception) and is_retriable(each)}
@@ -69,4 +68,12 @@ def ask_each_broker(cluster: Cluster, retry: Retry, ask: Callable[[int], T]) -> 
         ended = retry.after_each(again) if again else {}
         found |= ended
         left = [node for node in again if node not in ended]
+        if left:
+            live = _live(cluster, retry)
+            if not set(left) <= set(live):
+                found, left = {}, live
     return dict(sorted(found.items()))
+
+
+def _live(cluster: Cluster, retry: Retry) -> list[int]:
+    return sorted(cluster.metadata([], refresh=True, deadline=retry.deadline).brokers)

@@ -34,6 +34,13 @@ def listed_groups(config: ClientConfig) -> Iterator[str]:
         yield from (each.group for each in admin.list_groups())
 
 
+def groups_of_each(config: ClientConfig) -> Iterator[str]:
+    with GroupAdmin(config) as admin:
+        for listed in admin.list_groups_each().values():
+            assert not isinstance(listed, Exception)
+            yield from (each.group for each in listed)
+
+
 def listed_transactions(config: ClientConfig) -> Iterator[str]:
     with TransactionsAdmin(config) as admin:
         yield from (each.transactional_id for each in admin.list_transactions())
@@ -43,9 +50,10 @@ def listed_transactions(config: ClientConfig) -> Iterator[str]:
     ("request_class", "answer", "listed"),
     [
         (ListGroupsRequest, groups, listed_groups),
+        (ListGroupsRequest, groups, groups_of_each),
         (ListTransactionsRequest, transactions, listed_transactions),
     ],
-    ids=["groups", "transactions"],
+    ids=["groups", "groups of each", "transactions"],
 )
 def test_what_a_dead_broker_coordinated_is_found_at_its_successor(
     request_class: type[ListGroupsRequest | ListTransactionsRequest],
