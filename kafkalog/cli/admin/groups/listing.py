@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kafkalog.cli.admin.groups.common import IN_ZOOKEEPER, Column, add_json, open_admin, show, table
 from kafkalog.cli.admin.groups.zookeeper import list_all
-from kafkalog.cli.shared.client_options import UsageError, add_action, reporting
+from kafkalog.cli.shared.client_options import UsageError, add_action, complain, reporting
+
+if TYPE_CHECKING:
+    from kafkalog.client.admin.groups.descriptions import GroupListing
 
 EXAMPLES = """\
 examples:
@@ -37,7 +42,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 @reporting
 def run_list(arguments: argparse.Namespace) -> int:
-    """Print the names of groups, one a line, sorted; with their types and states if the options say so."""
+    """Print the names of groups, one a line, sorted; with their types and states if the options say so.
+
+    A broker that does not answer does not hide the groups of the others, as it does in Kafka's tool. Return 1 then.
+    """
     from kafkalog.client.admin.groups.descriptions import is_of_consumers
 
     if arguments.zookeeper is not None:
@@ -45,15 +53,22 @@ def run_list(arguments: argparse.Namespace) -> int:
     states = _known(arguments.state, STATES, "--state")
     types = _known(arguments.type, TYPES, "--type")
     with open_admin(arguments) as admin:
-        found = [
-            each
-            for each in admin.list_groups(states=states, types=[each.lower() for each in types])
-            if is_of_consumers(each.protocol_type)
-        ]
+        of_brokers = admin.list_groups_each(states=states, types=[each.lower() for each in types])
+    errors = {node: each for node, each in of_brokers.items() if isinstance(each, Exception)}
+    if len(errors) == len(of_brokers):
+        raise next(iter(errors.values()))
+    listed = {each.group: each for some in of_brokers.values() if not isinstance(some, Exception) for each in some}
+    _show([listed[name] for name in sorted(listed) if is_of_consumers(listed[name].protocol_type)], arguments)
+    for node, error in errors.items():
+        complain(f"groups whose coordinator is broker {node} are not listed: {getattr(error, 'message', error)}")
+    return int(bool(errors))
+
+
+def _show(found: Sequence[GroupListing], arguments: argparse.Namespace) -> None:
     if arguments.state is None and arguments.type is None and not arguments.json:
         for each in found:
             print(each.group)
-        return 0
+        return
     columns, rows = [Column("GROUP", 25, "group")], [[each.group] for each in found]
     if arguments.type is not None or arguments.json:
         columns.append(Column("TYPE", 20, "type"))
@@ -68,7 +83,6 @@ def run_list(arguments: argparse.Namespace) -> int:
     else:
         for line in table(columns, rows):
             print(line)
-    return 0
 
 
 def _known(text: str | None, known: tuple[str, ...], option: str) -> list[str]:

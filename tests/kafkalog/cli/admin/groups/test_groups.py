@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from kafkalog.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from kafkalog.protocol.messages.metadata import MetadataRequest
 from tests.support.command import Ended, call, lines, run
 from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.scripted import ScriptedBroker, Silence, metadata
 from tests.support.waiting import wait_until
 
 T2020 = 1_577_836_800_000
@@ -267,3 +270,21 @@ def test_as_a_process(bootstrap: str) -> None:
     done = run("groups", "describe", "--bootstrap-server", bootstrap, "--group", "nobody", check=1)
     assert lines(done) == []
     assert done.stderr == b"kafkalog: Consumer group 'nobody' does not exist.\n"
+
+
+def test_a_broker_that_does_not_answer_hides_no_groups_of_others(tmp_path: Path) -> None:
+    """Kafka's tool lists nothing then (`ConsumerGroupCommand.listConsumerGroups`)."""
+    quick = tmp_path / "client.properties"
+    quick.write_text("default.api.timeout.ms=1500\n")
+    silent = ScriptedBroker({ListGroupsRequest: lambda _: Silence()})
+    rows = [ListedGroup(group_id=name, protocol_type="consumer") for name in ("b", "a")]
+    answering = ScriptedBroker({ListGroupsRequest: lambda _: ListGroupsResponse(groups=rows)})
+    with silent, answering:
+        for broker in (silent, answering):
+            broker.handlers[MetadataRequest] = lambda _: metadata({1: silent, 2: answering}, {})
+        where = ("--bootstrap-server", answering.address, "--command-config", str(quick))
+        found = call("groups", "list", *where, check=1)
+        assert found.out == ["a", "b"]
+        assert found.err.startswith("kafkalog: groups whose coordinator is broker 1 are not listed: ")
+        answering.handlers[ListGroupsRequest] = lambda _: Silence()
+        assert call("groups", "list", *where, check=1).out == []
