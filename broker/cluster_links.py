@@ -11,8 +11,7 @@ from broker.net.links.link import Link, LinkSettings
 from broker.net.links.link_errors import LinkError
 from broker.net.sockets.network import Dialer
 from broker.runtime import Runtime
-from broker.security.sasl.broker_login import make_login
-from kafkalog.protocol.wire.sasl import Mechanism
+from broker.security.sasl.broker_login import BrokerLogin, make_login
 
 Connect = Callable[[BrokerRegistration, str], Link]
 """Makes a link to a broker for a purpose, such as `controller`; see `ClusterLinks.connect`."""
@@ -44,7 +43,7 @@ class ClusterLinks:
         self._dialer = runtime.network if dialer is None else dialer
         self._broker_id = broker_id
         self._listener = config.inter_broker_listener
-        self._make_mechanism = login_of(config)
+        self._login = login_of(config)
         self._timeout = config["replica.socket.timeout.ms"] / 1000
 
     def connect(self, broker: BrokerRegistration, purpose: str) -> Link:
@@ -79,11 +78,11 @@ class ClusterLinks:
             workers=runtime.workers,
             chance=runtime.random,
             network=self._dialer,
-            make_mechanism=self._make_mechanism,
+            login=self._login,
         )
 
 
-def login_of(config: BrokerConfig) -> Callable[[], Mechanism] | None:
+def login_of(config: BrokerConfig) -> BrokerLogin | None:
     """Return what makes the login of this broker to others; None if their listener asks for none.
 
     Raises:

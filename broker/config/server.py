@@ -32,6 +32,7 @@ from broker.config.message_format import is_version
 from broker.config.protocol_version import ProtocolVersion
 from broker.config.security.authorizer import AUTHORIZER_KEYS, OWN_ZOOKEEPER
 from broker.config.security.listener_config import ListenerConfig, without_listener
+from broker.config.security.logins import LOGIN_KEYS
 from broker.config.security.oauth import OAUTH_KEYS
 from broker.config.security.sasl import SASL_KEYS, sasl_fault
 from broker.config.security.tls import JAVA_KEYS, TLS_KEYS
@@ -159,6 +160,7 @@ SERVER_CONFIG = ConfigDefinition(
         *TLS_KEYS,
         *JAVA_KEYS,
         *SASL_KEYS,
+        *LOGIN_KEYS,
         *OAUTH_KEYS,
         *TOKEN_KEYS,
         # Coordinators
@@ -178,12 +180,7 @@ SERVER_CONFIG = ConfigDefinition(
 NO_EFFECT = frozenset(
     """num.network.threads num.io.threads queued.max.requests process.roles node.id controller.quorum.voters
     controller.listener.names group.coordinator.threads group.coordinator.append.linger.ms group.coordinator.new.enable
-    offsets.commit.required.acks controller.quorum.bootstrap.servers
-    sasl.kerberos.service.name sasl.kerberos.kinit.cmd sasl.kerberos.ticket.renew.window.factor
-    sasl.kerberos.ticket.renew.jitter sasl.kerberos.min.time.before.relogin sasl.login.refresh.window.factor
-    sasl.login.refresh.window.jitter sasl.login.refresh.min.period.seconds sasl.login.refresh.buffer.seconds
-    sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.retry.backoff.ms
-    sasl.login.retry.backoff.max.ms sasl.oauthbearer.token.endpoint.url""".split()
+    offsets.commit.required.acks controller.quorum.bootstrap.servers""".split()
 )
 """Keys of Kafka's own server.properties that have no effect here (yet), but are accepted so that the file is valid."""
 STATIC_NO_EFFECT = NO_EFFECT - {"num.network.threads", "num.io.threads"}

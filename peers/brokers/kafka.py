@@ -367,8 +367,9 @@ class ZooKeeperKafka(ApacheKafka):
         directory: Path,
         config: Mapping[str, str] | None = None,
         heap: Sequence[str] = SERVER_HEAP,
+        jvm: Sequence[str] = (),
     ) -> None:
-        super().__init__(version, directory=directory, config=config, heap=heap)
+        super().__init__(version, directory=directory, config=config, heap=heap, jvm=jvm)
         self._zookeeper = address
 
     def prepare(self) -> None:

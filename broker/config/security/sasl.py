@@ -40,7 +40,7 @@ def sasl_fault(value: Callable[[str], Value]) -> str | None:
 
 SASL_KEYS = [
     ConfigKey(ENABLED, Type.LIST, ("GSSAPI",), f"The SASL mechanisms of listeners with SASL: {', '.join(MECHANISMS)}.", skips_empty=True, scope=Scope.LISTENER),
-    ConfigKey(JAAS, Type.PASSWORD, None, 'The login module of a mechanism, as in Kafka: org.apache.kafka.common.security.plain.PlainLoginModule required username="broker" password="…" user_broker="…" user_alice="…"; The options username and password are how this broker logs in to others, user_NAME are the accounts of PLAIN. It is set for a listener and a mechanism only.', scope=Scope.MECHANISM),
+    ConfigKey(JAAS, Type.PASSWORD, None, 'The login module of a mechanism, as in Kafka: org.apache.kafka.common.security.plain.PlainLoginModule required username="broker" password="…" user_broker="…" user_alice="…"; By it this broker also logs in to others; of PLAIN, the options user_NAME are the accounts. It is set for a listener and a mechanism only.', scope=Scope.MECHANISM),
     ConfigKey(BETWEEN_BROKERS, Type.STRING, "GSSAPI", "The SASL mechanism by which brokers log in to each other.", member=True),
     ConfigKey(MAX_REAUTH, Type.LONG, 0, "How long a session lasts before its client has to authenticate again (KIP-368). 0: for ever, or until the client's credential expires.", scope=Scope.MECHANISM),
     ConfigKey(MAX_RECEIVE, Type.INT, 524_288, "The longest request before a client is authenticated.", at_least(1), scope=Scope.LISTENER),
@@ -51,7 +51,6 @@ SASL_KEYS = [
     ConfigKey("principal.builder.class", Type.CLASS, None, f"Only Kafka's default is accepted: {DEFAULT_BUILDER}.", _no_other_builder, scope=Scope.LISTENER, effect=False),
     ConfigKey("security.providers", Type.STRING, None, "Classes of Java's.", effect=False),
     ConfigKey("sasl.login.class", Type.CLASS, None, "A class of Java's.", scope=Scope.MECHANISM, effect=False),
-    ConfigKey("sasl.login.callback.handler.class", Type.CLASS, None, "A class of Java's.", scope=Scope.MECHANISM, effect=False),
     ConfigKey("sasl.client.callback.handler.class", Type.CLASS, None, "A class of Java's.", scope=Scope.MECHANISM, effect=False),
     ConfigKey(SERVER_HANDLER, Type.CLASS, None, "The class of Java's that checks what clients send. Only classes of OAUTHBEARER are accepted.", scope=Scope.MECHANISM),
 ]  # fmt: skip

@@ -27,6 +27,7 @@ from typing import Any
 
 from broker.net.links.link_channel import Channel
 from broker.net.links.link_errors import (
+    LinkAuthenticationError,
     LinkBrokenError,
     LinkClosedError,
     LinkError,
@@ -35,6 +36,7 @@ from broker.net.links.link_errors import (
     LinkTimeoutError,
 )
 from broker.net.sockets.network import Dialer, LoopNetwork
+from broker.security.sasl.broker_login import BrokerLogin, NoCredentialsError
 from broker.system.workers import Workers
 from kafkalog import __version__
 from kafkalog.backoff import Backoff
@@ -90,10 +92,10 @@ class Link:
         port: The peer's port.
         settings: How the link behaves.
         loop: The event loop on which it runs.
-        workers: Computes SCRAM's proofs.
+        workers: Computes SCRAM's proofs, and gets credentials.
         chance: Varies the pauses, so that links do not all reconnect at the same moment.
         network: Opens connections; the loop's own sockets by default.
-        make_mechanism: Makes a SASL mechanism for each connection, where the listener wants SASL.
+        login: Makes a SASL mechanism for each connection, where the listener wants SASL.
 
     Attributes:
         on_lost: Called at once when a connection has ended. It is not called if this side has closed the connection
@@ -110,7 +112,7 @@ class Link:
         workers: Workers,
         chance: random.Random,
         network: Dialer | None = None,
-        make_mechanism: Callable[[], Mechanism] | None = None,
+        login: BrokerLogin | None = None,
     ) -> None:
         self.peer = f"{host}:{port}"
         self.on_lost: Callable[[], None] = lambda: None
@@ -122,7 +124,7 @@ class Link:
         self._workers = workers
         self._chance = chance
         self._network = LoopNetwork(loop) if network is None else network
-        self._make_mechanism = make_mechanism
+        self._login = login
         self._waiting: deque[_Waiting] = deque()
         self._channel: Channel | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -336,6 +338,18 @@ class Link:
             self._last_failure = None
             self._pump()
 
+    async def _mechanism(self) -> Mechanism | None:
+        if self._login is None:
+            return None
+        timeout = self._settings.connect_timeout
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._login.mechanism(self._host, timeout, self._workers)
+        except TimeoutError as error:
+            raise LinkTimeoutError(f"no credentials to log in to {self.peer} came in time") from error
+        except NoCredentialsError as error:
+            raise LinkAuthenticationError(f"cannot log in to {self.peer}: {error}") from error
+
     async def _open(self) -> Channel:
         settings = self._settings
         wire = Wire(
@@ -343,7 +357,7 @@ class Link:
             client_id=settings.client_id,
             max_frame=settings.max_response_bytes,
             max_frame_name="the link's limit",
-            mechanism=None if self._make_mechanism is None else self._make_mechanism(),
+            mechanism=await self._mechanism(),
             software_version=__version__,
         )
         channel = Channel(self._loop, wire, lambda: self._changed(channel))

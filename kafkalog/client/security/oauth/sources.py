@@ -31,6 +31,8 @@ RETRIEVER_KEY = "sasl.oauthbearer.jwt.retriever.class"
 _JAVA = "org.apache.kafka.common.security.oauthbearer."
 _JAVA_ENDPOINT = (f"{_JAVA}OAuthBearerLoginCallbackHandler", f"{_JAVA}secured.OAuthBearerLoginCallbackHandler")
 _JAVA_UNSECURED = f"{_JAVA}internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler"
+JAVA_HANDLERS = (*_JAVA_ENDPOINT, _JAVA_UNSECURED)
+"""Kafka's own classes that get tokens (`sasl.login.callback.handler.class`)."""
 _SHADED = "kafkashaded."
 """The prefix of the same classes in Databricks' runtime, which texts written for it have."""
 _EXTENSION = "extension_"
@@ -108,7 +110,7 @@ def make_source(options: OAuthOptions, jaas: Mapping[str, str]) -> TokenSource:
     if options.token_provider is not None:
         return ObjectTokens(options.token_provider, "sasl_oauth_token_provider", options.sub_claim, extensions)
     handler = None if options.callback_handler is None else options.callback_handler.removeprefix(_SHADED)
-    if handler is not None and handler not in (*_JAVA_ENDPOINT, _JAVA_UNSECURED):
+    if handler is not None and handler not in JAVA_HANDLERS:
         return load(HANDLER_KEY, handler, jaas, options.sub_claim, extensions)
     if options.token is not None:
         return TextToken(options.token, options.sub_claim, extensions)

@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,13 +23,15 @@ from broker.net.links.link_errors import (
     LinkTimeoutError,
 )
 from broker.net.sockets.network import LoopNetwork
+from broker.security.sasl.broker_login import BrokerLogin
+from kafkalog.client.errors import AuthenticationError
 from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kafkalog.protocol.schema import Request
-from kafkalog.protocol.wire.sasl import make_mechanism
+from kafkalog.protocol.wire.sasl import Mechanism, make_mechanism
 from tests.broker.net.links.support import DEADLINE_S, SETTINGS, linked, run, until
 from tests.kafkalog.protocol.wire.test_sasl import ScramServer
 from tests.support.scripted import Halted, Handler, ScriptedBroker, Silence, frame
@@ -104,7 +107,7 @@ def test_a_connection_that_ends_right_after_a_step_of_the_handshake(monkeypatch:
     with ScriptedBroker(scram_handlers("secret")) as server:
 
         async def main() -> None:
-            async with linked(server.address, make_mechanism=scram) as link:
+            async with linked(server.address, login=SCRAM) as link:
                 with pytest.raises(LinkBrokenError, match=r"^it was reset"):
                     await link.request(MetadataRequest(topics=[]))
 
@@ -423,15 +426,14 @@ def scram_handlers(password: str, lifetime_ms: int = 0) -> dict[type[Request], H
     }
 
 
-def scram() -> Any:
-    return make_mechanism("SCRAM-SHA-256", "alice", "secret")
+SCRAM = BrokerLogin(lambda host, deadline: make_mechanism("SCRAM-SHA-256", "alice", "secret"), is_slow=False)
 
 
 def test_scram_authenticates_each_connection() -> None:
     with ScriptedBroker(scram_handlers("secret")) as server:
 
         async def main() -> None:
-            async with linked(server.address, make_mechanism=scram) as link:
+            async with linked(server.address, login=SCRAM) as link:
                 await link.request(MetadataRequest(topics=[]))
                 server.hang_up()
                 await until(lambda: not link.connected, "the end of the connection")
@@ -445,7 +447,7 @@ def test_a_password_that_is_wrong() -> None:
     with ScriptedBroker(scram_handlers("another")) as server:
 
         async def main() -> None:
-            async with linked(server.address, make_mechanism=scram) as link:
+            async with linked(server.address, login=SCRAM) as link:
                 with pytest.raises(LinkAuthenticationError, match="SCRAM") as caught:
                     await link.request(MetadataRequest(topics=[]))
                 assert "secret" not in repr(caught.value)
@@ -453,11 +455,34 @@ def test_a_password_that_is_wrong() -> None:
         run(main())
 
 
+def test_credentials_that_cannot_be_got() -> None:
+    released = threading.Event()
+
+    def refuse(host: str, deadline: float) -> Mechanism:
+        raise AuthenticationError(f"no token for {host}")
+
+    def wait(host: str, deadline: float) -> Mechanism:
+        released.wait()
+        return refuse(host, deadline)
+
+    async def main() -> None:
+        async with linked("127.0.0.1:1", login=BrokerLogin(refuse, is_slow=True)) as link:
+            with pytest.raises(LinkAuthenticationError, match=r"no token for 127\.0\.0\.1"):
+                await link.request(MetadataRequest(topics=[]))
+        quick = replace(SETTINGS, connect_timeout=0.01)
+        async with linked("127.0.0.1:1", quick, login=BrokerLogin(wait, is_slow=True)) as link:
+            with pytest.raises(LinkTimeoutError, match="no credentials to log in to"):
+                await link.request(MetadataRequest(topics=[]))
+            released.set()
+
+    run(main())
+
+
 def test_a_session_that_ends_is_replaced_between_requests() -> None:
     with ScriptedBroker(scram_handlers("secret", lifetime_ms=1000 * 3600)) as server:
 
         async def main() -> None:
-            async with linked(server.address, make_mechanism=scram) as link:
+            async with linked(server.address, login=SCRAM) as link:
                 await link.request(MetadataRequest(topics=[]))
                 first = link._channel
                 assert first is not None

@@ -18,6 +18,7 @@ from broker.net.links.link_errors import LinkAuthenticationError, LinkBrokenErro
 from broker.net.sockets.network import LoopNetwork
 from broker.net.tls.dialer import TlsDialer
 from broker.net.tls.transport import State, TlsTransport
+from broker.security.sasl.broker_login import BrokerLogin
 from broker.system.workers import ThreadWorkers
 from kafkalog.client.producer import Producer
 from kafkalog.protocol.messages.metadata import MetadataRequest
@@ -46,7 +47,7 @@ def link_to(port: int, context: ssl.SSLContext, host: str = "127.0.0.1", login: 
         workers=ThreadWorkers(1),
         chance=random.Random(1),
         network=dialer,
-        make_mechanism=None if login is None else lambda: login,
+        login=None if login is None else BrokerLogin(lambda host, deadline: login, is_slow=False),
     )
 
 

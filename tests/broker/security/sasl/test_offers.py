@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +13,12 @@ from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
 from broker.gates import Gates
 from broker.security.sasl.authenticator import Offer
+from broker.security.sasl.broker_login import NoCredentialsError
 from broker.security.sasl.mechanisms.plain import PlainServer
 from broker.security.sasl.mechanisms.scram import UnknownUsers
 from broker.security.sasl.offers import Sources, make_offer
+from broker.system.workers import ThreadWorkers
+from kafkalog.protocol.wire.sasl import Mechanism
 
 MODULE = "org.apache.kafka.common.security"
 PLAIN = (
@@ -117,6 +122,16 @@ def test_a_delay_is_shorter_than_the_time_without_traffic() -> None:
 
 # -- between brokers
 
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+HANDLER = "sasl.login.callback.handler.class"
+HANDLER_CLASS = "OAuthBearerLoginCallbackHandler"
+BETWEEN = "sasl.mechanism.inter.broker.protocol"
+WITH_OAUTH = {"sasl.enabled.mechanisms": "OAUTHBEARER", BETWEEN: "OAUTHBEARER"}
+WITH_GSSAPI = {
+    "sasl.enabled.mechanisms": "GSSAPI",
+    BETWEEN: "GSSAPI",
+    f"{PREFIX}.gssapi.sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required;",
+}
 MEMBER = {
     **WITH_PLAIN,
     "zookeeper.connect": "127.0.0.1:2181",
@@ -125,10 +140,18 @@ MEMBER = {
 }
 
 
+def mechanism_of(texts: dict[str, str]) -> Mechanism:
+    login = login_of(BrokerConfig(texts))
+    assert login is not None
+    workers = ThreadWorkers(1)
+    try:
+        return asyncio.run(login.mechanism("127.0.0.1", 60, workers))
+    finally:
+        workers.close(wait=True)
+
+
 def test_brokers_log_in_to_each_other() -> None:
-    make = login_of(BrokerConfig(MEMBER))
-    assert make is not None
-    assert make().first() == b"\0broker\0p"
+    assert mechanism_of(MEMBER).first() == b"\0broker\0p"
     scram = f'{MODULE}.scram.ScramLoginModule required username="broker" password="p";'
     texts = {
         **MEMBER,
@@ -136,17 +159,29 @@ def test_brokers_log_in_to_each_other() -> None:
         "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
         f"{PREFIX}.scram-sha-512.sasl.jaas.config": scram,
     }
-    make = login_of(BrokerConfig(texts))
-    assert make is not None
-    assert make().name == "SCRAM-SHA-512"
+    assert mechanism_of(texts).name == "SCRAM-SHA-512"
     plain = {**MEMBER, "listeners": "PLAINTEXT://127.0.0.1:0", "security.inter.broker.protocol": "PLAINTEXT"}
     assert login_of(BrokerConfig(plain)) is None
+
+
+def test_tokens_are_fetched_for_the_login(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("opaque")
+    texts = {**MEMBER, **WITH_OAUTH, HANDLER: f"{MODULE}.oauthbearer.{HANDLER_CLASS}"}
+    with pytest.raises(NoCredentialsError, match="No such file"):
+        mechanism_of({**texts, ENDPOINT: (tmp_path / "none").as_uri()})
+    assert mechanism_of({**texts, ENDPOINT: file.as_uri()}).first() == b"n,,\x01auth=Bearer opaque\x01\x01"
 
 
 @pytest.mark.parametrize(
     ("texts", "words"),
     [
-        ({"sasl.mechanism.inter.broker.protocol": "GSSAPI"}, ["PLAIN, SCRAM-SHA-256", "protocol=SCRAM-SHA-512"]),
+        ({"sasl.mechanism.inter.broker.protocol": "MD5"}, ["PLAIN, SCRAM-SHA-256", "protocol=SCRAM-SHA-512"]),
+        ({**WITH_OAUTH, ENDPOINT: "https://issuer/"}, ["client.id", f"{PREFIX}.oauthbearer."]),
+        ({**WITH_OAUTH, ENDPOINT: "ftp://issuer/"}, [ENDPOINT, f"{PREFIX}.oauthbearer."]),
+        ({**WITH_OAUTH, HANDLER: "com.example.Mine"}, [HANDLER, "cannot run here", "OAuthBearerLoginCallbackHandler"]),
+        (WITH_OAUTH, ["needs a source of tokens"]),
+        (WITH_GSSAPI, ["useKeyTab", f"{PREFIX}.gssapi."]),
         ({"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"}, ["does not offer it", "sasl.enabled.mechanisms"]),
         ({f"{PREFIX}.plain.sasl.jaas.config": PLAIN.replace('username="broker" ', "")}, ["username and password"]),
     ],
