@@ -8,6 +8,7 @@ from collections.abc import Callable
 from broker.api.context import Broker
 from broker.api.fetch.fetch_session import FetchSessionCache
 from broker.api.large import CHECKING_WORKERS, FullCollections, Lanes, Turns, release
+from broker.api.shared_metadata import SharedMetadata
 from broker.config.protocol_version import Feature
 from broker.config.security.authorizer import super_users
 from broker.config.server import BrokerConfig
@@ -143,6 +144,7 @@ def assemble(
         checking=WorkerShare(runtime.workers, CHECKING_WORKERS),
         turns=Turns(runtime.seconds),
         collections=FullCollections(runtime.collector),
+        shared_metadata=SharedMetadata(cache, runtime.loop),
         member=member,
         controller=controller,
         log_starts_changed=log_starts_changed,

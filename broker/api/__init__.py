@@ -9,6 +9,7 @@ A module of handlers serves one family of APIs and lists them in `HANDLERS`. The
 - `errors`        errors become Kafka's error codes
 - `current_leaders`  responses name the leaders of partitions that are not led here (KIP-951)
 - `large`         large requests are served in turns, so that others need not wait
+- `shared_metadata`  clients that ask for the metadata of many partitions at the same time share the answer
 - `loop_time`     how long requests keep the event loop busy, for quotas
 
 Handlers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ from broker.api.errors import ClientGoneError, make_encodable
 from broker.api.fetch.fetch_session import FetchSessionCache
 from broker.api.large import FullCollections, Lanes, Turn, Turns, release
 from broker.api.loop_time import LoopTime
+from broker.api.shared_metadata import SharedMetadata
 from broker.config.server import BrokerConfig
 from broker.controller.auto_creation import AutoCreation
 from broker.controller.cluster.controller import ClusterController
@@ -43,7 +45,7 @@ from broker.security.authorizer.model import ALL_OPERATIONS, NOT_ASKED
 from broker.system.workers import Workers, WorkerShare
 from kafkalog.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from kafkalog.protocol.api_keys import ApiKey
-from kafkalog.protocol.codec import EncodeError, RequestHeader, encode_response
+from kafkalog.protocol.codec import EncodeError, RequestHeader, encode_response, response_head
 from kafkalog.protocol.errors import ErrorCode, NotControllerError
 from kafkalog.protocol.schema import Response
 
@@ -88,6 +90,7 @@ class Broker:
     checking: WorkerShare
     turns: Turns
     collections: FullCollections
+    shared_metadata: SharedMetadata
     member: ClusterMember | None = None
     """The membership in a cluster over ZooKeeper; None for a lone broker."""
     controller: ClusterController | None = None
@@ -296,7 +299,29 @@ class Request:
             wait_ms: how long the client has to wait for its quotas (`quota_wait_ms`), if that is known.
         """
         self._hold_back(response, wait_ms)
-        chunks = self._encoded(response)
+        self._send(self._encoded(response))
+
+    def reply_body(self, response: Response, body: memoryview) -> None:
+        """Send an encoded body, which others get as well.
+
+        Args:
+            response: an empty response of the same class. It gets the time for which the client is held back.
+            body: the body, from `encoded_body`.
+        """
+        self._hold_back(response, None)
+        chunks: list[Chunk] = [response_head(response, self.version, self.correlation_id, len(body)), body]
+        first = response.fields[0]
+        if first.name == "throttle_time_ms" and self.version in first.versions:
+            chunks[1:] = [struct.pack(">i", getattr(response, first.name)), body[4:]]
+        self._send(chunks)
+
+    def encoded_body(self, response: Response) -> memoryview:
+        """Return the body of a response without records, in the request's version. Call it on any thread."""
+        (frame,) = self._encoded(response)
+        assert isinstance(frame, bytearray)
+        return memoryview(frame).toreadonly()[len(response_head(response, self.version, 0)) :]
+
+    def _send(self, chunks: list[Chunk]) -> None:
         self._count()
         self.is_answered = True
         if self._postponed is None:

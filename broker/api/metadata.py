@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from heapq import merge
 from itertools import islice
@@ -14,7 +14,9 @@ from broker.api.authorization import TopicRights
 from broker.api.cluster.explanations import explanation
 from broker.api.cluster.unknown_cluster import knows_cluster
 from broker.api.context import Broker, Request
-from broker.api.errors import error_code
+from broker.api.errors import ClientGoneError, error_code
+from broker.api.large import release
+from broker.api.shared_metadata import MANY, VERY_MANY
 from broker.controller.decisions.planning import MAX_PARTITIONS_PER_REQUEST, check_topic_name
 from broker.metadata.model import NO_LEADER, NO_TOPIC_ID, TopicState
 from kafkalog.protocol.acls import AclOperation, AclResourceType
@@ -56,6 +58,8 @@ RECHECK_S = 0.05
 """The interval at which it looks whether a leader that seemed dead has come back."""
 AT_ONCE = 100
 """The most partitions of a topic that are answered before the turn may end."""
+MOST_NAMED = 1000
+"""Answers to requests that name more topics are not shared."""
 ALL = slice(None)
 """All partitions of a topic."""
 SORTED_AT_ONCE = 10_000
@@ -97,6 +101,71 @@ async def handle_metadata(request: Request) -> None:
             created = await _auto_create(request, wanted)
         if broker.metadata.lost():
             await _elections(request, wanted)
+    count = await _partition_count(request, wanted)
+    if count > MANY:
+        key = _shared_key(request) if not created else None
+        body = await broker.shared_metadata.body(count, key, lambda: _large_body(request, wanted, created))
+        request.reply_body(MetadataResponse(), body)
+        return
+    await request.answer(await _response(request, wanted, created))
+
+
+async def _large_body(
+    request: Request, wanted: list[MetadataRequestTopic], created: Mapping[str, ErrorCode]
+) -> tuple[memoryview, bool]:
+    """Return the encoded response, and whether all of its partitions can be used.
+
+    Raises:
+        ClientGoneError: the client has disconnected meanwhile.
+    """
+    if request.connection.closed:
+        raise ClientGoneError
+    # It may have waited for other answers.
+    request.take_turns().begin()
+    response = await _response(request, wanted, created)
+
+    def encode() -> tuple[memoryview, bool]:
+        topics = response.topics
+        has_errors = any(topic.error_code or any(row.error_code for row in topic.partitions) for topic in topics)
+        body = request.encoded_body(response)
+        for message in (response, request.message):
+            release(message)
+        return body, not has_errors
+
+    return await request.broker.lanes.run(request.nbytes, encode)
+
+
+async def _partition_count(request: Request, wanted: list[MetadataRequestTopic]) -> int:
+    """Return the number of partitions of the topics, or `VERY_MANY` if there are more."""
+    metadata, count = request.broker.metadata, 0
+    async for asked in request.each(wanted):
+        name = metadata.names_by_id().get(asked.topic_id) if asked.name is None else asked.name
+        state = None if name is None else metadata.topic(name)
+        count += 0 if state is None else len(state.partitions)
+        if count >= VERY_MANY:
+            return VERY_MANY
+    return count
+
+
+def _shared_key(request: Request) -> Hashable:
+    """Return what the answer depends on, apart from the cluster; None if that is the client, or is long to tell."""
+    message: MetadataRequest = request.message
+    if request.broker.authorizer is not None or len(message.topics or ()) > MOST_NAMED:
+        return None
+    return (
+        request.version,
+        request.connection.endpoint.name,
+        None if message.topics is None else tuple((each.name, each.topic_id) for each in message.topics),
+        message.include_cluster_authorized_operations,
+        message.include_topic_authorized_operations,
+    )
+
+
+async def _response(
+    request: Request, wanted: list[MetadataRequestTopic], created: Mapping[str, ErrorCode]
+) -> MetadataResponse:
+    message: MetadataRequest = request.message
+    broker = request.broker
     response = MetadataResponse(
         brokers=_brokers(request, MetadataResponseBroker),
         cluster_id=broker.metadata.cluster_id,
@@ -111,7 +180,7 @@ async def handle_metadata(request: Request) -> None:
     else:
         async for asked in request.each(wanted):
             response.topics.append(await _answered(request, asked, created))
-    await request.answer(response)
+    return response
 
 
 async def _elections(request: Request, wanted: Iterable[MetadataRequestTopic]) -> None:

@@ -56,6 +56,7 @@ __all__ = [
     "encode_request_chunks",
     "encode_response",
     "prepare",
+    "response_head",
 ]
 
 Chunk: TypeAlias = bytes | bytearray | memoryview | Sized
@@ -232,11 +233,18 @@ def encode_request_chunks(msg: Request, version: int, correlation_id: int, clien
 
 def encode_response(msg: Response, version: int, correlation_id: int) -> list[Chunk]:
     """Encode a response's frame; the first chunk begins with the length, which counts the records too."""
+    out = response_head(msg, version, correlation_id)
+    return _frame(_encode_chunks(msg, version, out), out)
+
+
+def response_head(msg: Response, version: int, correlation_id: int, body_size: int = 0) -> bytearray:
+    """Return what comes before the body of a response: the length of a frame with such a body, and the header."""
     out = bytearray(_LENGTH_SIZE)
     out += _INT32.pack(correlation_id)
     if ApiKey(msg.api_key).response_header_version(version):
         out.append(0)
-    return _frame(_encode_chunks(msg, version, out), out)
+    _INT32.pack_into(out, 0, len(out) - _LENGTH_SIZE + body_size)
+    return out
 
 
 def decode_response(request_cls: type[Request], version: int, buf: Any) -> tuple[int, Any]:
