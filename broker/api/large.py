@@ -175,18 +175,22 @@ def release(value: Any) -> None:
         for name in _array_fields(type(value)):
             release(getattr(value, name))
     elif isinstance(value, list):
-        nested = bool(value) and isinstance(value[0], Struct) and bool(_array_fields(type(value[0])))
-        while value:
-            if nested:
-                for entry in value[-RELEASED_AT_ONCE:]:
-                    release(entry)
-            del value[-RELEASED_AT_ONCE:]
+        if value and isinstance(value[0], Struct) and _array_fields(type(value[0])):
+            for entry in value:
+                release(entry)
+        release_entries(value)
     elif isinstance(value, dict):
         while value:
             value.popitem()
     elif isinstance(value, set):
         while value:
             value.pop()
+
+
+def release_entries(entries: list[Any]) -> None:
+    """Empty a list a few entries at a time, and leave alone what the entries hold: it may be in use elsewhere."""
+    while entries:
+        del entries[-RELEASED_AT_ONCE:]
 
 
 def _array_fields(cls: type[Struct]) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.api.produce.repeated import drop_repeated
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.produce import ProduceRequest
 from kafkalog.records.batch import decode_batch, iter_headers
@@ -44,3 +45,15 @@ def test_the_last_entry_of_a_partition_is_appended(tmp_path: Path, others: int) 
             assert [record.value for at, _ in iter_headers(data) for record in decode_batch(data, at)[1]] == [value]
 
     with_broker(tmp_path, work)
+
+
+def test_the_entries_that_are_dropped_are_freed_a_few_at_a_time() -> None:
+    """There may be hundreds of thousands, and no other thread runs while they are freed at once."""
+    made = repeated(3)
+    topics, entries = made.topic_data, made.topic_data[0].partition_data
+    drop_repeated(made)
+    assert (topics, entries) == ([], [])
+    assert [(topic.name, [data.index for data in topic.partition_data]) for topic in made.topic_data] == [
+        ("t", [0, 1, 2, 3]),
+        ("u", [0]),
+    ]
