@@ -1,20 +1,30 @@
 // franz-go behind the line protocol of peers/clients/lines.py: program <bootstrap>
+//
+// PEER_CA names a file with the authority of brokers that speak TLS. PEER_SASL is a login: mechanism,user,password, or
+// oauthbearer,token.
 package main
 
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 const deadline = 30 * time.Second
@@ -72,7 +82,31 @@ var bootstrap string
 
 func connect(options ...kgo.Opt) (*kgo.Client, error) {
 	base := []kgo.Opt{kgo.SeedBrokers(bootstrap), kgo.ClientID("franz-go-peer"), kgo.RetryTimeout(deadline)}
+	if file := os.Getenv("PEER_CA"); file != "" {
+		authority, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		trusted := x509.NewCertPool()
+		trusted.AppendCertsFromPEM(authority)
+		base = append(base, kgo.DialTLSConfig(&tls.Config{RootCAs: trusted}))
+	}
+	if words := strings.Split(os.Getenv("PEER_SASL"), ","); len(words) > 1 {
+		base = append(base, kgo.SASL(login(words)))
+	}
 	return kgo.NewClient(append(base, options...)...)
+}
+
+func login(words []string) sasl.Mechanism {
+	switch words[0] {
+	case "scram-sha-256":
+		return scram.Auth{User: words[1], Pass: words[2]}.AsSha256Mechanism()
+	case "scram-sha-512":
+		return scram.Auth{User: words[1], Pass: words[2]}.AsSha512Mechanism()
+	case "oauthbearer":
+		return oauth.Auth{Token: words[1]}.AsMechanism()
+	}
+	return plain.Auth{User: words[1], Pass: words[2]}.AsMechanism()
 }
 
 func codec(name string) kgo.CompressionCodec {

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,20 +17,25 @@ import kafka as kafka_python
 import pytest
 from aiokafka.helpers import create_ssl_context  # type: ignore[import-untyped]
 
-from kafkalog.client.admin import Admin, NewTopic
+from kafkalog.client.admin import Admin, NewTopic, ScramPassword
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.errors import AuthenticationError
 from kafkalog.client.producer import Producer
+from kafkalog.protocol.scram import ScramMechanism
 from peers import kcat, require
 from peers.brokers import kafka
+from peers.clients.base import Record
+from peers.clients.lines import FranzGoClient
 from peers.process import free_port
 from peers.security import certificates, stores
 from peers.security.certificates import PASSWORD, Certificates, make_certificates
 from peers.security.stores import KEY_PASSWORD, STORE_PASSWORD, Stores, make_stores
+from tests.broker.security.sasl.oauth.signing import key_set, make_key, sign
 from tests.support.command import command
 from tests.support.kafkalog_broker import KafkalogBroker
 
 DEADLINE_S = 60.0
+KEY = make_key("RS256")
 LARGE = os.urandom(900_000)
 
 
@@ -67,10 +73,13 @@ def secured(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     directory = tmp_path_factory.mktemp("tls")
     made = make_certificates(directory)
     ports = {name: free_port() for name in ("SSL", "MTLS", "LOGIN")}
+    keys = directory / "keys.json"
+    keys.write_text(key_set(KEY))
     settings = {
         "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
         "listener.security.protocol.map": "SSL:SSL,MTLS:SSL,LOGIN:SASL_SSL",
-        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
         "listener.name.login.plain.sasl.jaas.config": (
             'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="of-ann";'
         ),
@@ -83,7 +92,10 @@ def secured(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         "kafkalog.metrics.listener": "127.0.0.1:0",
     }
     with KafkalogBroker(directory / "broker", settings) as broker:
-        yield Secured(broker, made, ports)
+        found = Secured(broker, made, ports)
+        with Admin(found.client()) as admin:
+            admin.scram_users.alter([ScramPassword("ann", ScramMechanism.SHA_512, "of-ann")])
+        yield found
 
 
 @pytest.mark.parametrize("listener", ["SSL", "MTLS", "LOGIN"])
@@ -124,6 +136,32 @@ def test_librdkafka(secured: Secured, listener: str) -> None:
         found += [each.value() for each in consumer.consume(500, DEADLINE_S) if each.error() is None]
     consumer.close()
     assert found == [b"%d" % number for number in range(2000)]
+
+
+def token() -> str:
+    """Return a token that the listener LOGIN takes."""
+    now = time.time()
+    return sign(KEY, "RS256", {"sub": "ann", "iat": now - 60, "exp": now + 3600})
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "OAUTHBEARER"])
+def test_logins_of_librdkafka(secured: Secured, mechanism: str) -> None:
+    own: dict[str, Any] = secured.client("LOGIN", **{"sasl.mechanism": mechanism})
+    if mechanism == "OAUTHBEARER":
+        del own["sasl.username"], own["sasl.password"]
+        own["oauth_cb"] = lambda _: (token(), time.time() + 3600)
+    topic = f"librdkafka-{mechanism}"
+    errors: list[Any] = []
+    producer = confluent_kafka.Producer(own)
+    producer.produce(topic, LARGE, callback=lambda error, _: errors.append(error))
+    assert producer.flush(DEADLINE_S) == 0
+    assert errors == [None]
+    consumer = confluent_kafka.Consumer({**own, "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    message = consumer.poll(DEADLINE_S)
+    consumer.close()
+    assert message is not None
+    assert message.value() == LARGE
 
 
 def test_kafka_python(secured: Secured) -> None:
@@ -291,3 +329,49 @@ def test_the_java_tools(secured: Secured, made_stores: Stores, tmp_path: Path) -
         *("--add-config", f"listener.name.mtls.ssl.keystore.location={renewed}"),
     )
     secured.broker.wait_logged("listener MTLS uses renewed certificates: CN=server")
+
+
+@pytest.mark.peer
+@pytest.mark.timeout(300)
+def test_logins_of_the_java_tools(secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them logs in by SCRAM, the other by a token."""
+    require(kafka.missing(kafka.KAFKA_4))
+    file = tmp_path / "token"
+    file.write_text(token())
+    allowed = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.{kind}={file.as_uri()}" for kind in ("urls", "files")]
+    monkeypatch.setattr(kafka, "JVM_EXTRA", [*kafka.JVM_EXTRA, *allowed])
+    common = f"security.protocol=SASL_SSL\nssl.truststore.type=PEM\nssl.truststore.location={secured.made.authority}\n"
+    security = "org.apache.kafka.common.security"
+    scram, oauth = tmp_path / "scram.properties", tmp_path / "oauth.properties"
+    scram.write_text(
+        f"{common}sasl.mechanism=SCRAM-SHA-512\n"
+        f'sasl.jaas.config={security}.scram.ScramLoginModule required username="ann" password="of-ann";\n'
+    )
+    oauth.write_text(
+        f"{common}sasl.mechanism=OAUTHBEARER\n"
+        f"sasl.jaas.config={security}.oauthbearer.OAuthBearerLoginModule required;\n"
+        f"sasl.login.callback.handler.class={security}.oauthbearer.OAuthBearerLoginCallbackHandler\n"
+        f"sasl.oauthbearer.token.endpoint.url={file.as_uri()}\n"
+    )
+    where = ["--bootstrap-server", secured.address("LOGIN"), "--topic", "java-logins"]
+    writing = [*where, "--producer.config", str(scram)]
+    kafka.run_java_tool("org.apache.kafka.tools.ConsoleProducer", writing, kafka.KAFKA_4, stdin="one\ntwo\n")
+    reading = [*where, "--consumer.config", str(oauth), "--from-beginning", "--max-messages", "2"]
+    found = kafka.run_java_tool("org.apache.kafka.tools.consumer.ConsoleConsumer", reading, kafka.KAFKA_4)
+    assert [line for line in found.splitlines() if line in ("one", "two")] == ["one", "two"]
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("login", ["", "plain,ann,of-ann", "scram-sha-512,ann,of-ann", "oauthbearer"])
+def test_franz_go(secured: Secured, login: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    require(FranzGoClient.missing())
+    monkeypatch.setenv("PEER_CA", str(secured.made.authority))
+    monkeypatch.setenv("PEER_SASL", f"oauthbearer,{token()}" if login == "oauthbearer" else login)
+    topic = f"franz-{login.partition(',')[0]}"
+    client = FranzGoClient(secured.address("LOGIN" if login else "SSL"))
+    try:
+        client.create_topic(topic)
+        client.produce(topic, 0, [Record(None, LARGE)])
+        assert [record.value for record in client.consume(topic, 0, 0, 1)] == [LARGE]
+    finally:
+        client.close()
