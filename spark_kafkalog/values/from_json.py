@@ -13,6 +13,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from datetime import tzinfo
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any
 
@@ -103,17 +104,27 @@ def check_supported(schema: StructType) -> None:
 
 
 class JsonDecoder:
-    """Decodes binary columns of JSON documents, each an object, with one schema."""
+    """Decodes binary columns of JSON documents, each an object, with one schema.
 
-    def __init__(self, schema: StructType) -> None:
+    Args:
+        schema: The schema.
+        time_zone: The zone of timestamps that name none.
+
+    Raises:
+        ValueError: JSON values cannot have the schema, or there is no such zone.
+    """
+
+    def __init__(self, schema: StructType, time_zone: str = "UTC") -> None:
         check_supported(schema)
         self.type = arrow_type(schema)
-        self._convert = _converter(schema)
+        zone = spark_times.zone_of(time_zone)
+        self._convert = _converter(schema, zone)
         self._has_decimals = any(isinstance(kind, DecimalType) for kind in parts(schema))
         self._has_times = any(isinstance(kind, TimestampType | TimestampNTZType) for kind in parts(schema))
         self._parse_options: Any = None
-        if not any(isinstance(kind, MapType) for kind in parts(schema)):
-            # pyarrow reads no maps.
+        is_elsewhere = zone is not spark_times.UTC and any(isinstance(kind, TimestampType) for kind in parts(schema))
+        if not is_elsewhere and not any(isinstance(kind, MapType) for kind in parts(schema)):
+            # pyarrow reads no maps, and knows no other zone.
             self._parse_options = {
                 "explicit_schema": pa.schema([("v", pa.list_(_parsed_type(schema)))]),
                 "unexpected_field_behavior": "ignore",
@@ -256,15 +267,15 @@ def _load(value: bytes) -> Any:
 Convert = Callable[[Any], Any]
 
 
-def _converter(kind: DataType) -> Convert:
+def _converter(kind: DataType, zone: tzinfo) -> Convert:
     """Return a function that converts results of `_load` for pyarrow; it ends with ValueError if that is impossible."""
-    convert = _bare_converter(kind)
+    convert = _bare_converter(kind, zone)
     return lambda value: None if value is None else convert(value)
 
 
-def _bare_converter(kind: DataType) -> Convert:
+def _bare_converter(kind: DataType, zone: tzinfo) -> Convert:
     if isinstance(kind, StructType):
-        fields = [(each.name, _converter(each.dataType)) for each in kind.fields]
+        fields = [(each.name, _converter(each.dataType, zone)) for each in kind.fields]
 
         def struct(value: Any) -> dict[str, Any]:
             given = _expect(value, dict)
@@ -272,16 +283,18 @@ def _bare_converter(kind: DataType) -> Convert:
 
         return struct
     if isinstance(kind, ArrayType):
-        element = _converter(kind.elementType)
+        element = _converter(kind.elementType, zone)
         return lambda value: [element(each) for each in _expect(value, list)]
     if isinstance(kind, MapType):
-        item = _converter(kind.valueType)
+        item = _converter(kind.valueType, zone)
         return lambda value: [(_text(key), item(each)) for key, each in _expect(value, dict).items()]
     if isinstance(kind, DecimalType):
         return lambda value: _decimal(value, kind.precision, kind.scale)
     if type(kind) in _RANGES:
         most = 1 << (_RANGES[type(kind)] - 1)
         return lambda value: _integer(value, most)
+    if isinstance(kind, TimestampType):
+        return lambda value: _timestamp(value, zone)
     return _ATOMS[type(kind)]
 
 
@@ -348,10 +361,10 @@ def _decimal(value: Any, precision: int, scale: int) -> Decimal:
     return number
 
 
-def _timestamp(value: Any) -> int:
+def _timestamp(value: Any, zone: tzinfo) -> int:
     """Parse a timestamp, or a number of seconds; return microseconds since 1970."""
     if not isinstance(value, _Number):
-        return spark_times.micros(_expect(value, str))
+        return spark_times.micros(_expect(value, str), zone)
     micros = int(value) * spark_times.MICROS_S
     if not -(1 << 63) <= micros < 1 << 63:
         raise ValueError(f"{value} does not fit")
@@ -364,6 +377,5 @@ _ATOMS: dict[type[DataType], Convert] = {
     FloatType: _float,
     DoubleType: _double,
     DateType: lambda value: spark_times.days(_expect(value, str)),
-    TimestampType: _timestamp,
     TimestampNTZType: lambda value: spark_times.local_micros(_expect(value, str)),
 }

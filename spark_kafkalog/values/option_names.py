@@ -12,7 +12,7 @@ REGISTRY = (
     "schemaRegistry.ssl.ca.location",
     "schemaRegistry.max.missing.ids",
 )
-NAMES = ("valueFormat", "valueSchema", "avroFraming", "columnNameOfCorruptRecord", *REGISTRY)
+NAMES = ("valueFormat", "valueSchema", "avroFraming", "timeZone", "columnNameOfCorruptRecord", *REGISTRY)
 
 
 def are_given(options: Mapping[str, str]) -> bool:

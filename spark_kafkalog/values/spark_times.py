@@ -5,15 +5,23 @@ one digit. Parts may be left out from the end. What follows a date does not matt
 weeks and no compact forms, and a zone stands only after seconds.
 
 Two kinds of texts are not read here: timestamps with the name of a region (`Europe/Berlin`, `CET`), which need a data
-base that executors may lack; and times without a date, which Spark takes for times of the present day.
+base that executors may lack; and times without a date, which Spark takes for times of the present day. Only the zone of
+timestamps that name none may be a region: the user has named it, and a machine without it ends the query.
 """
 
 from __future__ import annotations
 
 import datetime
 import re
+from zoneinfo import ZoneInfo
 
 MICROS_S = 1_000_000
+UTC = datetime.UTC
+_CYCLE_DAYS = 146_097
+"""The days of 400 years, after which the calendar repeats itself."""
+_EPOCH = datetime.datetime(1970, 1, 1)
+_FIRST_DAY, _LAST_DAY = (each.toordinal() - _EPOCH.toordinal() for each in (datetime.date.min, datetime.date.max))
+"""The days from 1970 to the first and the last date of Python."""
 _BLANKS = "".join(map(chr, range(0x21))) + "\x7f"
 """White space and control characters, which Spark removes at both ends."""
 _DATE = re.compile(r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.DOTALL)
@@ -49,8 +57,29 @@ def days(text: str) -> int:
     raise ValueError("no date")
 
 
-def micros(text: str) -> int:
-    """Return the microseconds from 1970 to a timestamp, in UTC if it has no zone.
+def zone_of(name: str) -> datetime.tzinfo:
+    """Return a time zone: UTC, an offset such as `+02:00`, or a region such as `Europe/Berlin`.
+
+    Raises:
+        ValueError: There is no such zone on this machine.
+    """
+    try:
+        seconds = _offset(name)
+    except ValueError:
+        pass
+    else:
+        return datetime.timezone(datetime.timedelta(seconds=seconds)) if seconds else UTC
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(
+            f"no time zone '{name}' on this machine: expected UTC, an offset such as +02:00, or a region such as "
+            "Europe/Berlin; `pip install tzdata` brings the regions, on executors, too"
+        ) from None
+
+
+def micros(text: str, zone: datetime.tzinfo = UTC) -> int:
+    """Return the microseconds from 1970 to a timestamp, in `zone` if it has none itself.
 
     Raises:
         ValueError: The text is no timestamp, or its zone is a region.
@@ -59,7 +88,9 @@ def micros(text: str) -> int:
     for form in _forms(text):
         try:
             local, offset_s = _local(form)
-            return _fitting(local - (offset_s or 0) * MICROS_S, 64)
+            if offset_s is None:
+                offset_s = _offset_in(zone, local // MICROS_S)
+            return _fitting(local - offset_s * MICROS_S, 64)
         except ValueError as error:
             failed = error
     raise failed
@@ -88,10 +119,10 @@ def _days_of(sign: str, year: str, month: str | None, day: str | None) -> int:
 
 def _days_to(year: int, month: int, day: int) -> int:
     """Return the days from 1970 to a date of the Gregorian calendar."""
-    # Python has the years 1 to 9999. The calendar repeats itself after 400 years.
+    # Python has the years 1 to 9999.
     cycles, within = divmod(year - 2000, 400)
     found = datetime.date(2000 + within, month, day)
-    return found.toordinal() - datetime.date(1970, 1, 1).toordinal() + cycles * 146_097
+    return found.toordinal() - datetime.date(1970, 1, 1).toordinal() + cycles * _CYCLE_DAYS
 
 
 def _of_julian(number: int) -> int:
@@ -118,6 +149,25 @@ def _local(text: str) -> tuple[int, int | None]:
     seconds = _days_of(*date) * 86_400 + time.hour * 3600 + time.minute * 60 + time.second
     found = seconds * MICROS_S + int((fraction or "")[:6].ljust(6, "0"))
     return found, None if zone is None else _offset(zone.strip(_BLANKS))
+
+
+def _offset_in(zone: datetime.tzinfo, local_s: int) -> int:
+    """Return the seconds by which a zone's clock is before UTC when it shows a time.
+
+    Of two such times it is the first one. A time that the clock passes over is as late after the change as it would be
+    without the change. Java does the same (`ZonedDateTime.of`).
+    """
+    if zone is UTC:
+        return 0
+    days, second = divmod(local_s, 86_400)
+    # Python has the years 1 to 9999. Before and after these a zone's rules stay as they are.
+    if not _FIRST_DAY <= days <= _LAST_DAY:
+        like = _FIRST_DAY if days < _FIRST_DAY else _LAST_DAY - _CYCLE_DAYS + 1
+        days = (days - like) % _CYCLE_DAYS + like
+    shown = _EPOCH + datetime.timedelta(days, second)
+    offset = shown.replace(tzinfo=zone).utcoffset()
+    assert offset is not None
+    return offset.days * 86_400 + offset.seconds
 
 
 def _offset(zone: str) -> int:

@@ -139,7 +139,7 @@ class Typed:
         if self.options.format == "json":
             from spark_kafkalog.values.from_json import JsonDecoder
 
-            return JsonDecoder(self.value)
+            return JsonDecoder(self.value, self.options.time_zone)
         from spark_kafkalog.values.avro.from_avro import AvroDecoder
 
         assert self.reader is not None

@@ -15,13 +15,14 @@ from spark_kafkalog.values.arrow_types import nullable
 from spark_kafkalog.values.ddl import DdlError, parse_ddl
 from spark_kafkalog.values.option_names import NAMES, REGISTRY
 from spark_kafkalog.values.registry.schema_registry import RegistryConfig
+from spark_kafkalog.values.spark_times import zone_of
 
 FORMATS = ("json", "avro")
 FRAMINGS = ("confluent", "none")
 DEFAULT_MISSING_IDS = 10_000
 CORRUPT_COLUMN = "_corrupt_record"
 """As `spark.sql.columnNameOfCorruptRecord`."""
-_BELONG = {"json": frozenset({"avroframing", *(name.lower() for name in REGISTRY)}), "avro": frozenset[str]()}
+_BELONG = {"json": frozenset({"avroframing", *(name.lower() for name in REGISTRY)}), "avro": frozenset({"timezone"})}
 """Options that have no meaning with a format, by format."""
 _RAW_PASSWORD = re.compile(r"https?://[^/?#@:\[]*:(?!\d*[/?#])[^/?#@]*[/?#].*@")
 """An address whose password has a character that would have to be written otherwise in a URL."""
@@ -39,6 +40,8 @@ class ValueOptions:
     most_missing_ids: int = DEFAULT_MISSING_IDS
     """The most different schema ids of one task that the registry may not know."""
     corrupt_column: str = CORRUPT_COLUMN
+    time_zone: str = "UTC"
+    """The zone of timestamps in JSON that name none."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ValueOptions | None:
@@ -65,7 +68,12 @@ class ValueOptions:
             raise OptionsError(f"columnNameOfCorruptRecord: the source has a column '{corrupt}' already")
         schema = given.text("valueSchema").strip() if "valueSchema" in given else None
         if form == "json":
-            return cls(form, json_schema=None if schema is None else _json_schema(schema), corrupt_column=corrupt)
+            return cls(
+                form,
+                json_schema=None if schema is None else _json_schema(schema),
+                corrupt_column=corrupt,
+                time_zone=given.get("timeZone", _time_zone, "UTC"),
+            )
         registry = _registry(given)
         if schema is None and registry is None:
             raise OptionsError("valueFormat=avro needs valueSchema (an Avro schema) or schemaRegistry.url")
@@ -90,6 +98,15 @@ def _json_schema(text: str) -> StructType:
     kind = nullable(found)
     assert isinstance(kind, StructType)
     return kind
+
+
+def _time_zone(name: str, text: str) -> str:
+    zone = text.strip()
+    try:
+        zone_of(zone)
+    except ValueError as error:
+        raise OptionsError(f"{name}: {error}") from None
+    return zone
 
 
 def _framing(given: Given, has_registry: bool) -> str:

@@ -76,17 +76,19 @@ def test_as_from_json(reads: Reads, topics: Topics, spark: SparkSession) -> None
     texts = [row[0] for row in made.selectExpr("to_json(s)").collect()]
     others = [
         '{"h": 1.5, "c": 3}', '{"h": {"q": [1, 2]}}', '{"k": "7.0005"}', '{"f": "NaN"}',
-        '{"j": "2024-01-02T03:04:05+02:00"}',
+        '{"j": "2024-01-02T03:04:05+02:00"}', '{"j": "2024-01-02T03:04:05"}',
         '{"l": []}', '{"m": {}}', "{}", '{"unknown": {"a": 1}}', '{"j": 1700000000}', '{"i": "2024-2-9"}',
     ]  # fmt: skip
     topic = topics.create("values-from-json")
     topics.produce(topic, [text.encode() for text in texts + others])
     binary = reads.batch(subscribe=topic)
-    theirs = binary.select("offset", F.from_json(F.col("value").cast("string"), ddl).alias("value"))
-    ours = reads.batch(subscribe=topic, valueFormat="json", valueSchema=ddl).select("offset", "value")
-    expected = {row.offset: repr(row.value) for row in theirs.collect()}
-    assert {row.offset: repr(row.value) for row in ours.collect()} == expected
-    assert len(expected) == 211
+    for zone in ("UTC", "Europe/Berlin"):
+        parsed = F.from_json(F.col("value").cast("string"), ddl, {"timeZone": zone})
+        theirs = binary.select("offset", parsed.alias("value"))
+        typed = reads.batch(subscribe=topic, valueFormat="json", valueSchema=ddl, timeZone=zone)
+        expected = {row.offset: repr(row.value) for row in theirs.collect()}
+        assert {row.offset: repr(row.value) for row in typed.select("offset", "value").collect()} == expected
+        assert len(expected) == 212
 
 
 def test_a_schema_with_a_struct(reads: Reads, topics: Topics) -> None:

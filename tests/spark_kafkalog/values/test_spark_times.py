@@ -22,29 +22,8 @@ DAYS = [
     *("2020-01-02x", " 2020-01-02\t", "", " ", "2020-", "2020/01/02", "20200102", "\u0662020-01-02"),
 ]
 OF_DAYS = ["7", "-7", "+7", "007", "-999", "123456789", "2147483647", "2147483648", " 7", "7.0", "7x", "+", "1_0"]
-JULIAN = [
-    "-20200102",
-    "-141427",
-    "-141428",
-    "-141429",
-    "-141437",
-    "-141438",
-    "-719164",
-    "-719165",
-    "-719529",
-    "-719895",
-]
-JULIAN += [
-    "-354226",
-    "-354227",
-    "-354228",
-    "-354285",
-    "-354286",
-    "-900000000",
-    "-2147440000",
-    "-2147483648",
-    "-2147483649",
-]
+JULIAN = ["-20200102", "-10000000", "-10000001", "-900000000", "-2147440000", "-2147483648", "-2147483649"]
+"""Numbers of days by the Julian calendar. Those with fewer digits are years."""
 TIMES = ["03:04:05", "T03:04:05", "T03:04:05Z", "3:4", "T3"]
 CLOCKS = [
     *("T", " ", "t03:04:05", "T03", "T3:4", "T03:04:05", " 3:4:5", "  03:04:05", "T0304", "T030405", "T03:04:05."),
@@ -85,6 +64,40 @@ def test_texts(spark: SparkSession) -> None:
         for at, each in enumerate(documents)
     }
     assert ours == theirs
+
+
+IN_ZONES = [
+    *("2020-03-29T01:59:59.9", "2020-03-29T02:00:00", "2020-03-29T02:30:00.5", "2020-03-29T03:00:00"),
+    *(
+        "2020-10-25T02:30:00",
+        "2020-10-25T03:00:00",
+        "2020-03-08 02:30:00",
+        "2020-11-01 01:30:00",
+        "2020-10-04 02:15:00",
+    ),
+    *("1883-11-18 12:05:00", "1800-01-01", "0001-01-01", "-0400-07-01 12", "0000-12-31 23:59:59", "1582-10-15"),
+    *("9999-12-31 23:59:59", "9999-07-01", "10000-01-01", "12020-07-02", "12020-12-02", "294247-01-01", "294248-01-01"),
+    *("2020-07-02T03:04:05Z", "2020-07-02T03:04:05+02:00", "2020-07", "2020-12-02 3:4"),
+]
+"""Timestamps around changes of clocks, and where these have no rules."""
+
+
+@pytest.mark.parametrize(
+    "zone", ["Europe/Berlin", "America/Los_Angeles", "Asia/Kolkata", "Australia/Lord_Howe", "-03:30", "GMT+2", "UTC"]
+)
+def test_the_time_zone_of_texts_without_one(spark: SparkSession, zone: str) -> None:
+    documents = [json.dumps({"t": text}) for text in IN_ZONES] + ['{"t": 1600000000}', '{"n": "2020-07-02T03:04:05"}']
+    frame = spark.createDataFrame([(each,) for each in documents], "j STRING").coalesce(1)
+    parsed = frame.select(F.from_json("j", DDL, {"timeZone": zone}).alias("v"))
+    theirs = [tuple(row) for row in parsed.selectExpr("unix_micros(v.t)", "CAST(v.n AS STRING)").collect()]
+    found, _ = JsonDecoder(parse_ddl(DDL), zone).decode(pa.array([each.encode() for each in documents], pa.binary()))
+    nulls = found.is_null().to_pylist()
+    times, local = found.field("t").cast(pa.int64()).to_pylist(), found.field("n").to_pylist()
+    ours = [
+        (None, None) if nulls[at] else (times[at], None if local[at] is None else str(local[at]))
+        for at in range(len(documents))
+    ]
+    assert dict(zip(documents, ours, strict=True)) == dict(zip(documents, theirs, strict=True))
 
 
 def test_texts_that_are_refused(spark: SparkSession) -> None:

@@ -340,6 +340,12 @@ def test_planning_from_topics(registry: RegistryServer) -> None:
             {"valueFormat": "json", "valueSchema": "id INT", "columnNameOfCorruptRecord": "key"},
             "the source has a column 'key' already",
         ),
+        ({"valueFormat": "json", "valueSchema": "id INT", "timeZone": "CEST"}, "timeZone: no time zone 'CEST' on this"),
+        ({"valueFormat": "json", "valueSchema": "id INT", "timeZone": "../x"}, "timeZone: no time zone"),
+        (
+            {"valueFormat": "avro", "valueSchema": "{}", "timeZone": "UTC"},
+            "timeZone has no meaning with valueFormat=avro",
+        ),
         ({"valueFormat": "avro"}, r"needs valueSchema \(an Avro schema\) or schemaRegistry.url"),
         ({"valueFormat": "avro", "schemaRegistry.url": "file:///etc"}, "expected http:// or https:// addresses"),
         ({"valueFormat": "avro", "valueSchema": "{}", "schemaRegistry.retries": "1"}, "needs schemaRegistry.url"),
