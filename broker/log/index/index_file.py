@@ -11,7 +11,8 @@ map may be dropped at any time (`open_files`).
 
 Everything runs on the event loop's thread, except that a worker may call `IndexFile.sync` at the same time: it
 writes the entries that are in memory to their place in the file and changes no attribute that describes them. A lock
-prevents that the file is cut between that read of the entries and the write, which would bring back removed entries.
+prevents that the file is cut or made anew between that read of the entries and the write, which would bring back
+removed entries.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from __future__ import annotations
 import mmap
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any
 
@@ -92,6 +94,11 @@ class IndexFile:
     def written(self) -> int:
         """Bytes of entries in the file; the other entries are in memory."""
         return self._tail[0]
+
+    @property
+    def is_unsynced(self) -> bool:
+        """Return whether something of the file may not be on the device."""
+        return bool(self._tail[1]) or self._unsynced
 
     def relocate(self, path: str) -> None:
         """Use the copy of the file at `path`, which has all entries written so far, from now on."""
@@ -191,7 +198,7 @@ class IndexFile:
             NoSpaceError: there is no room for the entries; they stay in memory, and a later call may succeed.
             OSError: the file could not be written or forced.
         """
-        if not (self._tail[1] or self._unsynced):
+        if not self.is_unsynced:
             return
         self._unsynced = False
         try:
@@ -213,6 +220,17 @@ class IndexFile:
             self._ops.fsync(fd)
         finally:
             os.close(fd)
+
+    @contextmanager
+    def replacing(self) -> Iterator[None]:
+        """Make the file anew in this block, by another object. Afterwards this one writes nothing more to it.
+
+        A worker that has begun `sync` of this object would write old entries over new ones.
+        """
+        with self._cutting:
+            yield
+            self._tail = (0, bytearray())
+            self._map = None
 
     def _write(self, data: bytes, at: int) -> None:
         fd = self._ops.open(self.path, os.O_RDWR)

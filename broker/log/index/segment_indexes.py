@@ -6,6 +6,8 @@ On the event loop's thread, except that a worker may call `SegmentIndexes.sync`.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from broker.log.index.index_file import CorruptIndexError, IndexFile
 from broker.log.index.offset_index import OffsetIndex
 from broker.log.index.time_index import NO_TIMESTAMP, TimeIndex, read_last
@@ -107,8 +109,11 @@ class SegmentIndexes:
             OSError: a file could not be made.
         """
         index, time_index = self._new_offset(max_bytes), self._new_time(max_bytes)
-        index.create()
-        time_index.create()
+        with ExitStack() as replacing:
+            for _, old in self._loaded():
+                replacing.enter_context(old.replacing())
+            index.create()
+            time_index.create()
         self.offset, self.time = index, time_index
         self.builds += 1
         return index, time_index
@@ -143,9 +148,12 @@ class SegmentIndexes:
         Raises:
             OSError: that could not be done.
         """
-        for index in (self.offset, self.time):
-            if index is not None:
-                index.sync()
+        builds = -1
+        # The event loop may make them anew meanwhile.
+        while builds != (builds := self.builds):
+            for index in (self.offset, self.time):
+                if index is not None:
+                    index.sync()
 
     def on_disk(self, *kinds: str) -> str | None:
         """Return the path of the first of these files (`names.INDEX`, `TIME_INDEX`) that is not in memory."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.log.files.file_ops import FileOps
 from broker.log.index.time_index import NO_TIMESTAMP
 from broker.log.log_config import LogConfig
+from broker.log.resources import LogResources
 from broker.log.segment.batch_positions import RECENT_BATCHES
 from broker.log.segment.batch_scan import batch_size, find_batch, headers, verified_batches
 from broker.log.segment.segment import Segment
@@ -18,7 +21,7 @@ from broker.log.segment.segment_cut import SegmentCut, find_cut
 from kafkalog.records.any_format import read_any_header
 from kafkalog.records.errors import CorruptRecordError, RecordsError
 from kafkalog.storage import names
-from tests.broker.log.support import NOW, batch, open_log, stored, temporary_directory
+from tests.broker.log.support import NOW, FaultyOps, batch, open_log, stored, temporary_directory
 
 
 def make(directory: Path, config: LogConfig | None = None, base: int = 0) -> Segment:
@@ -173,3 +176,71 @@ def test_any_file_opens_as_its_valid_prefix(content: bytes) -> None:
         rows = stored(log)
         assert log.append_batch(batch(1), leader_epoch=0, now_ms=NOW).first_offset == log.log_end_offset - 1
         assert len(stored(log)) == len(rows) + 1
+
+
+class Interrupted(FileOps):
+    """File operations; the next one that opens a file with this ending does something else first."""
+
+    __slots__ = ("ending", "first")
+
+    def __init__(self) -> None:
+        self.ending = ""
+        self.first: Callable[[], object] = bool
+
+    def open(self, path: str, flags: int, mode: int = 0o644) -> int:
+        fd = super().open(path, flags, mode)
+        if self.ending and path.endswith(self.ending):
+            self.ending = ""
+            self.first()
+        return fd
+
+
+@pytest.mark.parametrize("kind", [names.INDEX, names.TIME_INDEX])
+def test_a_flush_writes_nothing_of_indexes_that_are_rebuilt_meanwhile(tmp_path: Path, kind: str) -> None:
+    """The flush runs on a worker, and has opened the file when the event loop makes it anew."""
+    ops = Interrupted()
+    config = LogConfig(index_interval_bytes=0)
+    segment = Segment.create(str(tmp_path), 0, config, NOW, LogResources(ops=ops))
+    # Wrong entries, which the rebuild is to replace.
+    segment.offset_index.append(1, 7)
+    segment.time_index.maybe_append(NOW - 10, 1)
+    for offset in range(5):
+        append(segment, offset, timestamp=NOW + offset)
+    ops.ending, ops.first = kind, lambda: segment.rebuild_indexes(segment.scan_log())
+    segment.flush()
+    assert not ops.ending
+    assert [offset for offset, _ in segment.offset_index.items()] == [1, 2, 3, 4]
+    assert segment.time_index.items() == [(NOW + offset, offset) for offset in range(1, 5)]
+    again = Segment(str(tmp_path), 0, segment.size, config, NOW)
+    assert again.offset_index.items() == segment.offset_index.items()
+    assert again.time_index.items() == segment.time_index.items()
+    assert not again.rebuilt
+
+
+def test_a_flush_covers_indexes_that_are_rebuilt_meanwhile(tmp_path: Path) -> None:
+    """The recovery point moves past the segment, so nobody would look whether they are on the device."""
+    ops = Interrupted()
+    segment = Segment.create(str(tmp_path), 0, LogConfig(index_interval_bytes=0), NOW, LogResources(ops=ops))
+    for offset in range(5):
+        append(segment, offset, timestamp=NOW + offset)
+    ops.ending, ops.first = names.TIME_INDEX, lambda: segment.rebuild_indexes(segment.scan_log())
+    segment.flush()
+    assert not segment.offset_index.is_unsynced
+    assert not segment.time_index.is_unsynced
+
+
+def test_indexes_that_cannot_be_rebuilt_keep_their_entries(tmp_path: Path) -> None:
+    ops = FaultyOps()
+    segment = Segment.create(str(tmp_path), 0, LogConfig(index_interval_bytes=0), NOW, LogResources(ops=ops))
+    for offset in range(5):
+        append(segment, offset, timestamp=NOW + offset)
+    entries = segment.offset_index.items(), segment.time_index.items()
+    scan = segment.scan_log()
+    scan.run()
+    ops.fail["open"] = 1
+    with pytest.raises(OSError, match="injected"):
+        segment.rebuild_indexes(scan)
+    ops.heal()
+    assert (segment.offset_index.items(), segment.time_index.items()) == entries
+    segment.flush()
+    assert (segment.offset_index.items(), segment.time_index.items()) == entries
