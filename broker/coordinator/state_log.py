@@ -262,6 +262,10 @@ class StateLog:
             logger.error("%s-%d cannot be read at offset %d: %s", self._name, index, offset, error)
             raise NotCoordinatorError from error
 
+    async def on_worker(self, work: Callable[[], T]) -> T:
+        """Do work on what was read that would take the event loop too long."""
+        return await self._replicas.runtime.workers.run(work)
+
     # -- appending
 
     def write(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from broker.coordinator.batch_sizes import RECORD_BYTES
@@ -102,7 +102,10 @@ class PartitionGroups:
             async for _ in parts.log.replay(self.index, replay.apply):
                 if self.state is not LoadState.LOADING:
                     return
-            await self._take(replay)
+            group_ids = await parts.log.on_worker(replay.finish)
+            if self.state is not LoadState.LOADING:
+                return
+            await self._take(replay, group_ids)
             await self._resume()
         except Exception as error:
             if self.state is LoadState.LOADING:
@@ -130,24 +133,24 @@ class PartitionGroups:
         """Become ACTIVE at once: the partition is empty, so there is nothing to load."""
         self.state = LoadState.ACTIVE
 
-    async def _take(self, replay: Replay) -> None:
-        replay.finish()
+    async def _take(self, replay: Replay, group_ids: Iterable[str]) -> None:
         parts = self._parts
         pace = Pace()
-        for group_id in replay.group_ids():
+        for group_id in group_ids:
             membership: Membership
-            value = replay.classic.get(group_id)
+            # Taken out one by one, so that they are freed in the same turns.
+            value = replay.classic.pop(group_id, None)
             members = [] if value is None else value.members
             await pace.take(members=len(members), nbytes=sum(len(member.subscription) for member in members))
             now = parts.now()
             if group_id in replay.others:
-                membership = parts.load_membership(group_id, replay.others[group_id], now)
+                membership = parts.load_membership(group_id, replay.others.pop(group_id), now)
                 pace.add(membership.size)
             elif value is not None:
                 membership = ClassicGroup.load(group_id, value, parts.settings(), parts.new_member_id, now)
             else:
                 membership = self._new_classic(group_id)
-            offsets = replay.offsets.get(group_id, GroupOffsets())
+            offsets = replay.offsets.pop(group_id, GroupOffsets())
             self.groups[group_id] = Group(group_id, membership, offsets)
             for producer_id in offsets.transactions:
                 self._producers.setdefault(producer_id, set()).add(group_id)

@@ -122,13 +122,17 @@ class Replay:
                 if present is None or present.stored_at < offset.stored_at:
                     offsets[partition] = offset
 
-    def finish(self) -> None:
-        """End the replay at the log's end; open transactions stay pending."""
+    def finish(self) -> set[str]:
+        """End the replay at the log's end, and return the ids of the groups; open transactions stay pending.
+
+        There may be hundreds of thousands of offsets, so call it on a worker's thread.
+        """
         for producer_id, pending in self._pending.items():
             for (group, partition), offset in pending.items():
                 self._of(group).transactions.setdefault(producer_id, {})[partition] = offset
         self._pending = {}
         self.offsets = {group: offsets for group, offsets in self.offsets.items() if not offsets.is_empty}
+        return self.group_ids()
 
     def group_ids(self) -> set[str]:
         """Return the ids of all groups that have a record or an offset."""

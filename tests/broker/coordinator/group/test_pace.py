@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 from collections import Counter
 from typing import Any
 
@@ -13,7 +14,9 @@ from broker.coordinator.group import pace
 from broker.coordinator.group.classic.classic_group import ClassicGroup
 from broker.coordinator.group.coordinator_parts import LoadState
 from broker.coordinator.group.offsets import GroupOffsets
-from tests.broker.coordinator.group.running import Running, Start
+from broker.coordinator.group.replay import Replay
+from kafkalog.protocol.errors import ErrorCode
+from tests.broker.coordinator.group.running import IN_TRANSACTION, PRODUCER, T0, Running, Start, at
 
 
 def test_groups_that_are_loaded_begin_their_sessions_in_turns(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,6 +39,28 @@ def test_groups_that_are_loaded_begin_their_sessions_in_turns(start: Start, monk
     second.run(work())
     assert {1, 2, 3, 4} <= armed
     assert all(group.timer is not None for group in second.groups.all_partition_groups()[0].groups.values())
+    second.groups.stop()
+
+
+def test_what_was_read_of_a_huge_group_is_gathered_by_a_worker(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have hundreds of thousands of offsets, in a transaction that is still open."""
+    first = start(offsets_topic_num_partitions="1")
+    first.ready()
+    first.run(first.groups.commit("g", IN_TRANSACTION, {T0: at(2)}, PRODUCER))
+    first.parts.close()
+    threads: list[threading.Thread] = []
+    finish = Replay.finish
+
+    def told(replay: Replay) -> set[str]:
+        threads.append(threading.current_thread())
+        return finish(replay)
+
+    monkeypatch.setattr(Replay, "finish", told)
+    second = start()
+    second.ready()
+    assert second.groups.offsets_of("g", require_stable=True)[T0] == (None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert threads
+    assert threading.main_thread() not in threads
     second.groups.stop()
 
 
