@@ -22,16 +22,19 @@ class ListenerConfig:
         explicit: the values that are set, by their whole names.
         listener: the listener's name.
         mechanism: the SASL mechanism; empty for what belongs to no mechanism.
+
+    Attributes:
+        listener: the listener's name.
     """
 
-    __slots__ = ("_definition", "_explicit", "_listener", "_prefixes")
+    __slots__ = ("_definition", "_explicit", "_prefixes", "listener")
 
     def __init__(
         self, definition: ConfigDefinition, explicit: Mapping[str, Value], listener: str, mechanism: str = ""
     ) -> None:
         self._definition = definition
         self._explicit = explicit
-        self._listener = listener
+        self.listener = listener
         prefix = prefix_of(listener)
         self._prefixes = (f"{prefix}{mechanism.lower()}.", prefix) if mechanism else (prefix,)
         """The prefixes of names, the one that counts first first."""
@@ -60,7 +63,7 @@ class ListenerConfig:
 
     def of_mechanism(self, mechanism: str) -> ListenerConfig:
         """Return what is in force for a SASL mechanism of the listener, such as `SCRAM-SHA-256`."""
-        return ListenerConfig(self._definition, self._explicit, self._listener, mechanism)
+        return ListenerConfig(self._definition, self._explicit, self.listener, mechanism)
 
 
 def prefix_of(listener: str) -> str:

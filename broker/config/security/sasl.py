@@ -1,6 +1,7 @@
 """The keys of SASL: which mechanisms listeners have, who may log in by them, and how brokers log in to each other.
 
-Names and defaults are those of Apache Kafka 3.9; names that begin with `kafkalog.` are our own.
+Names and defaults are those of Apache Kafka 3.9; names that begin with `kafkalog.` are our own. The JAAS file has the name
+of Java's property, by which Kafka's brokers get it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from broker.config.security.listener_config import MECHANISMS
 
 ENABLED = "sasl.enabled.mechanisms"
 JAAS = "sasl.jaas.config"
+JAAS_FILE = "java.security.auth.login.config"
 BETWEEN_BROKERS = "sasl.mechanism.inter.broker.protocol"
 MAX_REAUTH = "connections.max.reauth.ms"
 MAX_RECEIVE = "sasl.server.max.receive.size"
@@ -41,6 +43,7 @@ def sasl_fault(value: Callable[[str], Value]) -> str | None:
 SASL_KEYS = [
     ConfigKey(ENABLED, Type.LIST, ("GSSAPI",), f"The SASL mechanisms of listeners with SASL: {', '.join(MECHANISMS)}.", skips_empty=True, scope=Scope.LISTENER),
     ConfigKey(JAAS, Type.PASSWORD, None, 'The login module of a mechanism, as in Kafka: org.apache.kafka.common.security.plain.PlainLoginModule required username="broker" password="…" user_broker="…" user_alice="…"; By it this broker also logs in to others; of PLAIN, the options user_NAME are the accounts. It is set for a listener and a mechanism only.', scope=Scope.MECHANISM),
+    ConfigKey(JAAS_FILE, Type.STRING, None, "A JAAS file, as Kafka's brokers get it from Java's property of this name. Its section <listener>.KafkaServer, with the listener's name in lower case, or else its section KafkaServer has the login modules of mechanisms without sasl.jaas.config."),
     ConfigKey(BETWEEN_BROKERS, Type.STRING, "GSSAPI", "The SASL mechanism by which brokers log in to each other.", member=True),
     ConfigKey(MAX_REAUTH, Type.LONG, 0, "How long a session lasts before its client has to authenticate again (KIP-368). 0: for ever, or until the client's credential expires.", scope=Scope.MECHANISM),
     ConfigKey(MAX_RECEIVE, Type.INT, 524_288, "The longest request before a client is authenticated.", at_least(1), scope=Scope.LISTENER),

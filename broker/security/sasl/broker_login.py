@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from broker.config.definition import ConfigError
 from broker.config.security.listener_config import ListenerConfig
 from broker.config.security.logins import LOGIN_HANDLER, LOGIN_KEYS
-from broker.config.security.sasl import BETWEEN_BROKERS, ENABLED, JAAS
+from broker.config.security.sasl import BETWEEN_BROKERS, ENABLED, JAAS, JAAS_FILE
 from broker.security.sasl.jaas import example, read_login
 from broker.system.workers import Workers
 from kafkalog.protocol.wire.sasl import Mechanism, SaltedPasswords, make_mechanism
@@ -90,7 +90,7 @@ def _by_password(config: ListenerConfig, mechanism: str) -> BrokerLogin:
     if not username or not password:
         raise ConfigError(
             f"{config.name_to_set(JAAS)}: the options username and password are missing, by which this broker logs in "
-            f"to others: write {example(mechanism)}"
+            f"to others: write {example(mechanism)} or name a JAAS file by {JAAS_FILE}"
         )
     salted = SaltedPasswords()
     return BrokerLogin(lambda host, deadline: make_mechanism(mechanism, username, password, salted), is_slow=False)
@@ -103,19 +103,19 @@ def _by_others(config: ListenerConfig, mechanism: str) -> BrokerLogin:
     from kafkalog.client.security.mechanisms import make_mechanisms
     from kafkalog.client.security.oauth.sources import JAVA_HANDLERS
 
-    read_login(config, mechanism)
+    login = read_login(config, mechanism)
     handler = config[LOGIN_HANDLER]
     if handler is not None and handler not in JAVA_HANDLERS:
         raise ConfigError(
             f"{config.name_of(LOGIN_HANDLER)} names a class of Java's, which cannot run here; known is "
             f"{JAVA_HANDLERS[0]}"
         )
-    properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, JAAS: config.own(JAAS)}
+    properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
+    if login is not None:
+        properties[JAAS] = login.text
     properties |= {key.name: str(config[key.name]) for key in LOGIN_KEYS if config.is_set(key.name)}
     try:
-        made = make_mechanisms(
-            ClientConfig.from_dict({name: value for name, value in properties.items() if value is not None})
-        )
+        made = make_mechanisms(ClientConfig.from_dict(properties))
     except ClientConfigError as error:
         raise ConfigError(f"the login of this broker to others ({config.name_to_set('…')}): {error}") from error
     assert made is not None

@@ -10,7 +10,7 @@ from functools import partial
 from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
 from broker.config.security.listener_config import ListenerConfig
-from broker.config.security.sasl import ENABLED, JAAS, MAX_REAUTH
+from broker.config.security.sasl import ENABLED, JAAS, JAAS_FILE, MAX_REAUTH
 from broker.security.sasl.authenticator import Offer
 from broker.security.sasl.jaas import Login, example, read_login
 from broker.security.sasl.kerberos.offer import make_gssapi
@@ -96,6 +96,6 @@ def _make(
     if not accounts:
         raise ConfigError(
             f"{config.name_to_set(JAAS)}: nobody has an account, so that nobody could log in by PLAIN: "
-            f"write accounts as in {example(name)}"
+            f"write accounts as in {example(name)} or name a JAAS file by {JAAS_FILE}"
         )
     return partial(PlainServer, accounts)

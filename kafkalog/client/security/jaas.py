@@ -1,4 +1,4 @@
-"""Parse the text of `sasl.jaas.config`: one login module, a control flag, and options.
+"""Parse the text of `sasl.jaas.config`: one login module, a control flag, and options. JAAS files have several.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="…";
 
@@ -134,6 +134,32 @@ def parse_entry(text: str, name: str, example: str) -> tuple[str, str, dict[str,
     return module, flag, options
 
 
+def parse_sections(text: str, name: str) -> dict[str, list[tuple[str, str, dict[str, str]]]]:
+    """Parse a JAAS file; return the entries of each section, with what `parse_entry` returns of one.
+
+    A section is `name { module flag name="value" …; … };`, as Java's `ConfigFile` reads it.
+
+    Args:
+        text: The content of the file.
+        name: Where it comes from, for errors.
+
+    Raises:
+        ConfigError: It is no such text. The message shows no values.
+    """
+    sections: dict[str, list[tuple[str, str, dict[str, str]]]] = {}
+    try:
+        tokens = list(_tokens(text))
+        while tokens:
+            title, entries, after = _section(tokens)
+            if title in sections:
+                raise _error("there is another section of this name before", tokens[0])
+            sections[title] = entries
+            tokens = tokens[after:]
+    except _SyntaxError as error:
+        raise ConfigError(f"{name}: {error}") from None
+    return sections
+
+
 class _SyntaxError(Exception):
     """The text is no entry; the message says why."""
 
@@ -202,6 +228,21 @@ def _quoted(text: str, start: int, line: int) -> tuple[str, int]:
     if text[at : at + 1] != quote:
         raise _SyntaxError(f"a quoted value begins in line {line} and does not end there; close the quotes")
     return "".join(found), at + 1
+
+
+def _section(tokens: list[_Token]) -> tuple[str, list[tuple[str, str, dict[str, str]]], int]:
+    """Parse `name { entries };`; the last of the result is the position after it."""
+    if not tokens[0].is_text or [(each.text, each.is_text) for each in tokens[1:2]] != [("{", False)]:
+        raise _error("a section is expected, which begins with its name and {", tokens[0])
+    entries: list[tuple[str, str, dict[str, str]]] = []
+    at = 2
+    while at < len(tokens) and tokens[at].text != "}":
+        module, flag, options, length = _entry(tokens[at:])
+        entries.append((module, flag, options))
+        at += length
+    if [(each.text, each.is_text) for each in tokens[at : at + 2]] != [("}", False), (";", False)]:
+        raise _error("the end of a section is expected, which is };", tokens[min(at, len(tokens) - 1)])
+    return tokens[0].text, entries, at + 2
 
 
 def _entry(tokens: list[_Token]) -> tuple[str, str, dict[str, str], int]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import logging
+import re
+from base64 import urlsafe_b64decode
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,7 @@ from broker.config.server import BrokerConfig
 from broker.gates import Gates
 from broker.security.sasl.authenticator import Offer
 from broker.security.sasl.broker_login import NoCredentialsError
+from broker.security.sasl.mechanisms.interface import SaslError
 from broker.security.sasl.mechanisms.plain import PlainServer
 from broker.security.sasl.mechanisms.scram import UnknownUsers
 from broker.security.sasl.offers import Sources, make_offer
@@ -120,6 +125,62 @@ def test_a_delay_is_shorter_than_the_time_without_traffic() -> None:
     BrokerConfig({**texts, "connections.max.idle.ms": "-1"})
 
 
+# -- a JAAS file
+
+SECTIONS = f"""
+KafkaServer {{
+    {MODULE}.plain.PlainLoginModule required username="broker" password="p" user_alice="of-all";
+    com.sun.security.auth.module.Krb5LoginModule required keyTab="/none";
+}};
+sasl_plaintext.KafkaServer {{ {PLAIN} }};
+"""
+
+
+def with_file(directory: Path, text: str, **more: str) -> dict[str, str]:
+    file = directory / "jaas.conf"
+    file.write_text(text)
+    return {**SASL, "sasl.enabled.mechanisms": "PLAIN", "java.security.auth.login.config": str(file), **more}
+
+
+def test_a_jaas_file_has_the_accounts(tmp_path: Path) -> None:
+    def accepts(texts: dict[str, str], password: str, listener: str = "SASL_PLAINTEXT") -> bool:
+        server = offer_of(texts, listener).mechanisms["PLAIN"]()
+        with contextlib.suppress(SaslError):
+            server.answer(f"\0alice\0{password}".encode())
+        return server.identity is not None
+
+    texts = with_file(tmp_path, SECTIONS)
+    assert accepts(texts, "a-secret")
+    other = {"listeners": "OUT://127.0.0.1:0", "listener.security.protocol.map": "OUT:SASL_PLAINTEXT"}
+    assert accepts({**texts, **other, "inter.broker.listener.name": "OUT"}, "of-all", "OUT")
+    own = PLAIN.replace("a-secret", "own")
+    assert accepts({**texts, f"{PREFIX}.plain.sasl.jaas.config": own}, "own"), "the listener's own key counts first"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Client { };", "has no section sasl_plaintext.KafkaServer or KafkaServer"),
+        ("KafkaServer {", "the end of a section"),
+        ("KafkaServer { };", "nobody has an account"),
+        (SECTIONS.replace("a-secret", "${{secret}}"), "which Java replaces by a property of its own"),
+        ("x" * ((1 << 20) + 1), "is no JAAS file"),
+    ],
+)
+def test_a_jaas_file_that_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    said = refusal(with_file(tmp_path, text))
+    assert words in said
+    assert "java.security.auth.login.config" in said
+
+
+def test_a_jaas_file_that_cannot_be_read(tmp_path: Path) -> None:
+    texts = with_file(tmp_path, "")
+    (tmp_path / "jaas.conf").write_bytes(b"\xff")
+    assert "cannot be read: it is no text in UTF-8" in refusal(texts)
+    (tmp_path / "jaas.conf").unlink()
+    assert "jaas.conf cannot be read: No such file" in refusal(texts)
+
+
 # -- between brokers
 
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
@@ -162,6 +223,16 @@ def test_brokers_log_in_to_each_other() -> None:
     assert mechanism_of(texts).name == "SCRAM-SHA-512"
     plain = {**MEMBER, "listeners": "PLAINTEXT://127.0.0.1:0", "security.inter.broker.protocol": "PLAINTEXT"}
     assert login_of(BrokerConfig(plain)) is None
+
+
+def test_a_jaas_file_has_the_login_to_others(tmp_path: Path) -> None:
+    text = SECTIONS.replace("sasl_plaintext.", "other.")
+    between = {name: value for name, value in MEMBER.items() if not name.endswith(".jaas.config")}
+    assert mechanism_of({**between, **with_file(tmp_path, text)}).first() == b"\0broker\0p"
+    oauth = f'{MODULE}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="a \\"b\\\\";'
+    texts = {**between, **with_file(tmp_path, f"KafkaServer {{ {oauth} }};"), **WITH_OAUTH}
+    (claims,) = re.findall(rb"Bearer [^.]+\.([^.]+)", mechanism_of(texts).first())
+    assert json.loads(urlsafe_b64decode(claims + b"=="))["sub"] == 'a "b\\'
 
 
 def test_tokens_are_fetched_for_the_login(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from base64 import b64decode, b64encode
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.security.jaas import JaasLogin, LoginModule, parse_jaas
+from kafkalog.client.security.jaas import JaasLogin, LoginModule, parse_jaas, parse_sections
 from peers import require
 from peers.brokers.kafka import KAFKA_4, kafka_classpath
 from peers.toolchains import java
@@ -177,3 +178,54 @@ def test_kafka_parses_alike() -> None:
         assert words == [login.module.value, login.flag, *options], text
         taken += 1
     assert 100 < taken < 500
+
+
+# -- files
+
+FILE = """
+/* As a broker of Kafka has it. */
+KafkaServer {
+    org.apache.kafka.common.security.plain.PlainLoginModule required
+        username="broker" password="b;}" // a comment
+        user_broker="b;}";
+    com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;
+};
+out.KafkaServer { a.B optional; };
+Empty { };
+"""
+
+
+def test_the_sections_of_a_file() -> None:
+    found = parse_sections(FILE, "file")
+    assert list(found) == ["KafkaServer", "out.KafkaServer", "Empty"]
+    plain, krb5 = found["KafkaServer"]
+    assert plain[2] == {"username": "broker", "password": "b;}", "user_broker": "b;}"}
+    assert krb5 == ("com.sun.security.auth.module.Krb5LoginModule", "required", {"useKeyTab": "true"})
+    assert found["out.KafkaServer"] == [("a.B", "optional", {})]
+    assert found["Empty"] == []
+    assert parse_sections(" // nothing\n", "file") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("KafkaServer", "a section is expected"),
+        ("{ a.B required; };", "a section is expected"),
+        ("KafkaServer { a.B required; }", "the end of a section"),
+        ("KafkaServer { a.B required; ", "the end of a section"),
+        ("KafkaServer { a.B required }; ", "a semicolon is expected"),
+        ("KafkaServer { a.B sometimes; };", "one of required"),
+        ("A { };\nA { };", "another section of this name before \\(line 2\\)"),
+        ('A { a.B required x="tell-nobody; };', "close the quotes"),
+    ],
+)
+def test_what_is_no_file(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=f"^file: .*{words}") as caught:
+        parse_sections(text, "file")
+    assert "tell-nobody" not in str(caught.value)
+
+
+@given(st.text(alphabet="ab.=;{}\"' \n", max_size=30))
+def test_any_text_is_a_file_or_refused(text: str) -> None:
+    with suppress(ConfigError):
+        parse_sections(text, "file")
