@@ -113,7 +113,8 @@ def _by_others(config: ListenerConfig, mechanism: str) -> BrokerLogin:
     properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
     if login is not None:
         properties[JAAS] = login.text
-    properties |= {key.name: str(config[key.name]) for key in LOGIN_KEYS if config.is_set(key.name)}
+    # Defaults, too: some are not those of our clients.
+    properties |= {key.name: str(config[key.name]) for key in LOGIN_KEYS if config[key.name] is not None}
     try:
         made = make_mechanisms(ClientConfig.from_dict(properties))
     except ClientConfigError as error:

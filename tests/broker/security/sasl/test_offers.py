@@ -11,6 +11,8 @@ from base64 import urlsafe_b64decode
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.cluster_links import login_of
 from broker.config.definition import ConfigError
@@ -18,11 +20,13 @@ from broker.config.server import BrokerConfig
 from broker.gates import Gates
 from broker.security.sasl.authenticator import Offer
 from broker.security.sasl.broker_login import NoCredentialsError
+from broker.security.sasl.jaas import MODULES, Login
 from broker.security.sasl.mechanisms.interface import SaslError
 from broker.security.sasl.mechanisms.plain import PlainServer
 from broker.security.sasl.mechanisms.scram import UnknownUsers
 from broker.security.sasl.offers import Sources, make_offer
 from broker.system.workers import ThreadWorkers
+from kafkalog.client.security.jaas import parse_entry
 from kafkalog.protocol.wire.sasl import Mechanism
 
 MODULE = "org.apache.kafka.common.security"
@@ -223,6 +227,12 @@ def test_brokers_log_in_to_each_other() -> None:
     assert mechanism_of(texts).name == "SCRAM-SHA-512"
     plain = {**MEMBER, "listeners": "PLAINTEXT://127.0.0.1:0", "security.inter.broker.protocol": "PLAINTEXT"}
     assert login_of(BrokerConfig(plain)) is None
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text()))
+def test_a_login_module_is_written_as_it_is_read(options: dict[str, str]) -> None:
+    text = Login("", MODULES["PLAIN"], options).text
+    assert parse_entry(text, "", "") == (MODULES["PLAIN"], "required", options)
 
 
 def test_a_jaas_file_has_the_login_to_others(tmp_path: Path) -> None:
