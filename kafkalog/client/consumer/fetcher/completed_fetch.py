@@ -15,7 +15,7 @@ from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.types import READ_COMMITTED, ConsumerRecord, TopicPartition
 from kafkalog.protocol.schema import ZERO_UUID
 from kafkalog.records.any_format import iter_any_headers
-from kafkalog.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_AT
+from kafkalog.records.batch import CODEC_MASK, LOG_OVERHEAD, MAGIC, MAGIC_AT, iter_headers
 from kafkalog.records.errors import RecordsError, UnsupportedMagicError
 from kafkalog.records.legacy.convert import upgraded, without_private_flag
 
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 _EPOCH = Struct(">i")
 _EPOCH_AT = LOG_OVERHEAD
 _MAX_OFFSET = (1 << 63) - 1
+_NOTHING = memoryview(b"")
+CONVERTED_BYTES = 16 << 20
+"""So many bytes of old messages, or one more batch of them, are converted for Arrow at a time: they may expand far."""
+TOGETHER_BYTES = 1 << 20
+"""The most bytes of old messages without compression that are converted by one call."""
 
 
 class _Piece(NamedTuple):
@@ -32,9 +37,16 @@ class _Piece(NamedTuple):
 
     batch: pa.RecordBatch | None
     after: int
-    left: memoryview
-    is_converted: bool
-    """True if the bytes were messages of formats v0 and v1."""
+    left: _Left
+
+
+class _Left(NamedTuple):
+    """Bytes that are still to be decoded."""
+
+    fetched: memoryview
+    """As they were fetched."""
+    converted: memoryview = _NOTHING
+    """Batches of v2 before them, to which messages of formats v0 and v1 were converted."""
 
 
 class CompletedFetch:
@@ -72,8 +84,7 @@ class CompletedFetch:
         self._piece: tuple[pa.RecordBatch, FetchPosition] | None = None
         self._offset = start
         """The offset at which the next piece begins."""
-        self._left_bytes = memoryview(b"")
-        self._is_converted = False
+        self._left_bytes = _Left(_NOTHING)
         self.next = FetchPosition(fetched.next_offset(start), _last_epoch(fetched.records, leader_epoch))
         if self.next.offset <= start:
             try:
@@ -137,7 +148,7 @@ class CompletedFetch:
         """
         assert self._fetched is not None
         self.columns, self._config = tuple(columns), config
-        self._left_bytes = self._fetched.records
+        self._left_bytes = _Left(self._fetched.records)
         self._decode_piece()
 
     def _decode_piece(self) -> None:
@@ -150,13 +161,13 @@ class CompletedFetch:
         except RecordsError as error:
             self.failure = error
             piece = self._sound_piece()
-        self._left_bytes, self._is_converted, self._offset = piece.left, piece.is_converted, piece.after
+        self._left_bytes, self._offset = piece.left, piece.after
         self._piece = None if piece.batch is None else (piece.batch, FetchPosition(piece.after, self.next.epoch))
         if piece.batch is None or piece.after >= self.next.offset:
             # Nothing refers to the response's buffer any more, so the connection can use it again.
-            self._left_bytes, self._fetched = memoryview(b""), None
+            self._left_bytes, self._fetched = _Left(_NOTHING), None
 
-    def _piece_of(self, records: memoryview) -> _Piece:
+    def _piece_of(self, left: _Left) -> _Piece:
         """Decode the next piece of these bytes.
 
         Raises:
@@ -168,12 +179,13 @@ class CompletedFetch:
         assert self._config is not None
         assert self.columns is not None
         aborted = self._fetched.aborted if self._config.isolation_level == READ_COMMITTED else ()
-        is_converted, offset = self._is_converted, self._offset
+        offset = self._offset
         while True:
+            is_converted = len(left.converted) > 0
             try:
                 with naming_bound():
                     batch, after = decode_arrow(
-                        records,
+                        left.converted if is_converted else left.fetched,
                         topic=self.tp.topic,
                         partition=self.tp.partition,
                         start=offset,
@@ -188,30 +200,41 @@ class CompletedFetch:
                 if is_converted:
                     raise
                 with naming_bound():
-                    records, is_converted = _modern(records, self._config.max_batch_bytes), True
+                    # Whether a record belongs to an aborted transaction depends on all markers before it.
+                    most = _MAX_OFFSET if aborted else CONVERTED_BYTES
+                    converted, rest = _modern(left.fetched, self._config.max_batch_bytes, most)
+                if not converted:
+                    return _Piece(None, offset, left)
+                left = _Left(rest, converted)
                 continue
-            if batch is not None or after <= offset or after >= self.next.offset:
-                return _Piece(batch, max(after, offset), records, is_converted)
-            offset = after
+            is_done = is_converted and after >= _end_of(left.converted)
+            if is_done:
+                left = _Left(left.fetched)
+            if batch is not None or after >= self.next.offset or (after <= offset and not is_done):
+                return _Piece(batch, max(after, offset), left)
+            offset = max(after, offset)
 
     def _sound_piece(self) -> _Piece:
         """Decode the next piece of the longest part that can be decoded, and end the fetch where that part ends."""
         assert self._fetched is not None
-        records = self._left_bytes
+        left = self._left_bytes
+        is_converted = len(left.converted) > 0
+        records = left.converted if is_converted else left.fetched
         ends = [0]
         with contextlib.suppress(RecordsError):
             ends.extend(at + header.size for at, header in iter_any_headers(records))
-        found = _Piece(None, self._offset, records[:0], self._is_converted)
+        found = _Piece(None, self._offset, _Left(_NOTHING))
         well, most = 0, len(ends) - 1
         while well < most:
             middle = (well + most + 1) // 2
             try:
-                found = self._piece_of(records[: ends[middle]])
+                some = records[: ends[middle]]
+                found = self._piece_of(_Left(_NOTHING, some) if is_converted else _Left(some))
                 well = middle
             except RecordsError:
                 most = middle - 1
         sound = self._fetched._replace(records=records[: ends[well]])
-        self.next = FetchPosition(sound.next_offset(self.start), _last_epoch(sound.records, self._leader_epoch))
+        self.next = FetchPosition(sound.next_offset(self._offset), _last_epoch(sound.records, self._leader_epoch))
         return found
 
     @property
@@ -241,19 +264,42 @@ class CompletedFetch:
         return None, self.next
 
 
-def _modern(records: memoryview, max_size: int) -> memoryview:
-    """Convert the whole batches among these bytes, some of them messages of formats v0 and v1, to batches of v2.
+def _modern(records: memoryview, max_size: int, most: int) -> tuple[memoryview, memoryview]:
+    """Convert the first of these batches, some of them messages of formats v0 and v1, to batches of v2.
 
-    Each may expand to `max_size` bytes.
+    Return the converted batches, of about `most` bytes, and the bytes after those that were converted. One batch may
+    expand to `max_size` bytes.
     """
     made = bytearray()
+    # Messages without compression from `begin` to `end` are converted together.
+    begin = end = 0
+
+    def convert() -> None:
+        for batch in upgraded(records, begin, end, max_size=max_size):
+            made.extend(batch.records)
+
     for position, header in iter_any_headers(records):
-        if header.magic == MAGIC:
-            made += without_private_flag(records[position : position + header.size])
-        else:
-            for batch in upgraded(records, position, position + header.size, max_size=max_size):
-                made += batch.records
-    return memoryview(made)
+        size = end - begin
+        is_alone = header.magic == MAGIC or header.attributes & CODEC_MASK
+        if size and (is_alone or size >= TOGETHER_BYTES or len(made) + size >= most):
+            convert()
+            begin = end
+        if len(made) >= most:
+            break
+        end = position + header.size
+        if is_alone:
+            if header.magic == MAGIC:
+                made += without_private_flag(records[position:end])
+            else:
+                convert()
+            begin = end
+    convert()
+    return memoryview(made), records[end:]
+
+
+def _end_of(batches: memoryview) -> int:
+    """Return the offset after batches of v2."""
+    return max((header.next_offset for _, header in iter_headers(batches)), default=0)
 
 
 def _last_epoch(records: memoryview, leader_epoch: int) -> int:
