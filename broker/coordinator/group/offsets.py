@@ -78,13 +78,15 @@ class GroupOffsets:
         transactions: by producer id, the offsets that wait for the transaction's marker.
     """
 
-    __slots__ = ("_pending", "committed", "transactions")
+    __slots__ = ("_pending", "_waiting", "committed", "transactions")
 
     def __init__(self) -> None:
         self.committed: Offsets = {}
         self.transactions: dict[int, Offsets] = {}
         self._pending: dict[TopicPartition, dict[int, Committed | None]] = {}
         """Offsets to commit once a log offset is replicated, by that log offset; None keeps the committed one."""
+        self._waiting: dict[int, list[TopicPartition]] = {}
+        """The partitions that wait for a log offset. Some may have been removed since."""
 
     def __len__(self) -> int:
         return len(self.committed)
@@ -110,6 +112,11 @@ class GroupOffsets:
 
     def appended(self, offsets: Mapping[TopicPartition, Committed], last_offset: int) -> None:
         """Take over plain commits that are in the log up to `last_offset`; they hold as soon as it is replicated."""
+        self._add(offsets, last_offset)
+
+    def _add(self, offsets: Mapping[TopicPartition, Committed | None], last_offset: int) -> None:
+        if offsets:
+            self._waiting.setdefault(last_offset, []).extend(offsets)
         for partition, offset in offsets.items():
             self._pending.setdefault(partition, {})[last_offset] = offset
 
@@ -122,13 +129,14 @@ class GroupOffsets:
 
         The offsets are replicated by then, because they precede the marker.
         """
-        for partition, offset in self.transactions.pop(producer_id, {}).items():
-            self._pending.setdefault(partition, {})[marked_at] = offset if committed else None
+        offsets = self.transactions.pop(producer_id, {})
+        self._add(offsets if committed else dict.fromkeys(offsets), marked_at)
 
     def replicated(self, last_offset: int) -> None:
         """Commit the offsets appended, or decided by a marker, at `last_offset`, which is replicated now."""
-        for partition, pending in list(self._pending.items()):
-            if last_offset not in pending:
+        for partition in self._waiting.pop(last_offset, ()):
+            pending = self._pending.get(partition)
+            if pending is None or last_offset not in pending:
                 continue
             offset = pending.pop(last_offset)
             if not pending:

@@ -77,6 +77,19 @@ def test_of_two_commits_under_way_the_later_one_in_the_log_holds() -> None:
     assert values(offsets.committed) == {T0: 6}
 
 
+def test_a_commit_that_was_removed_under_way_does_not_hold() -> None:
+    offsets = GroupOffsets()
+    offsets.appended({T0: at(5, stored_at=0)}, 0)
+    offsets.remove([T0])
+    offsets.appended({T0: at(6, stored_at=2)}, 2)
+    offsets.replicated(0)
+    assert not offsets.committed
+    assert offsets.is_unstable(T0)
+    offsets.replicated(2)
+    assert values(offsets.committed) == {T0: 6}
+    assert not offsets.is_unstable(T0)
+
+
 def test_offsets_of_a_transaction_wait_for_its_marker() -> None:
     offsets = GroupOffsets()
     offsets.appended_transactional(1, {T0: at(10, stored_at=1)})
