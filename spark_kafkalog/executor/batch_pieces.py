@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -11,7 +11,6 @@ from kafkalog.records import stretches
 from kafkalog.records.compression import DEFAULT_MAX_SIZE
 from kafkalog.records.errors import RecordTooLargeError
 from kafkalog.records.legacy.convert import upgraded, without_private_flag
-from kafkalog.records.stretches import Stretch
 
 PIECE_ROWS = 1 << 16
 PIECE_BYTES = 2 << 20
@@ -46,10 +45,28 @@ class ChunkPiece(NamedTuple):
     behind: int
     converted: bool = False
     """True if the batches were messages of formats v0 and v1."""
+    is_old: bool = False
+    """True if they are such messages still; see `modern`."""
 
 
-def joined(pieces: list[ChunkPiece]) -> ChunkPiece:
-    """Put the pieces of a chunk, at least one, into one piece."""
+def modern(piece: ChunkPiece, max_batch: int = DEFAULT_MAX_SIZE) -> Iterator[ChunkPiece]:
+    """Yield the piece, or if it is of formats v0 and v1, pieces of batches of v2.
+
+    Old messages are converted one part after the other, because all of a chunk may expand to more than the memory has.
+    A compressed one of them may expand to `max_batch` bytes.
+
+    Raises:
+        RecordTooLargeError: It expands to more.
+        RecordsError: A message cannot be decoded; any of its subclasses.
+    """
+    if piece.is_old:
+        return _converted(piece.records, max_batch)
+    return iter((piece,))
+
+
+def joined(pieces: Iterable[ChunkPiece], max_batch: int = DEFAULT_MAX_SIZE) -> ChunkPiece:
+    """Put the pieces of a chunk, at least one, into one piece of v2. Raises as `modern`."""
+    pieces = [part for piece in pieces for part in modern(piece, max_batch)]
     converted = any(piece.converted for piece in pieces)
     records = [
         without_private_flag(piece.records) if converted and not piece.converted else piece.records for piece in pieces
@@ -57,37 +74,30 @@ def joined(pieces: list[ChunkPiece]) -> ChunkPiece:
     return ChunkPiece(memoryview(b"".join(records)), pieces[-1].behind, converted)
 
 
-def cut_pieces(records: memoryview, offset: int, max_batch: int = DEFAULT_MAX_SIZE) -> list[ChunkPiece]:
+def cut_pieces(records: memoryview, offset: int) -> list[ChunkPiece]:
     """Cut the whole batches of a chunk fetched from `offset` into pieces of about PIECE_ROWS or PIECE_BYTES.
 
-    A batch that the response cut off at its end is left out. Messages of formats v0 and v1 become batches of v2;
-    a compressed one of them may expand to `max_batch` bytes.
+    A batch that the response cut off at its end is left out. Messages of formats v0 and v1 make pieces of their own.
 
     Raises:
-        RecordTooLargeError: It expands to more.
         CorruptRecordError: A length is impossible.
         UnsupportedMagicError: A format is unknown.
     """
-    # The size of old messages says little: pieces of them are bounded by what they become.
+    # The size of old messages says little: `modern` bounds pieces of them by what they become.
     found = stretches.cut(records, max_records=PIECE_ROWS, max_bytes=PIECE_BYTES, max_old_bytes=len(records))
     stretches.refuse_damage(records, found[-1].end if found else 0)
     pieces: list[ChunkPiece] = []
     behind = offset
     for stretch in found:
-        if stretch.is_old:
-            pieces += _converted(records, stretch, max_batch)
-            behind = max(behind, pieces[-1].behind)
-        else:
-            behind = max(behind, stretch.behind)
-            pieces.append(ChunkPiece(records[stretch.begin : stretch.end], behind))
+        behind = max(behind, stretch.behind)
+        pieces.append(ChunkPiece(records[stretch.begin : stretch.end], behind, is_old=stretch.is_old))
     return pieces
 
 
-def _converted(records: memoryview, stretch: Stretch, max_batch: int) -> Iterator[ChunkPiece]:
-    """Yield messages of v0 and v1 as batches of v2."""
+def _converted(records: memoryview, max_batch: int) -> Iterator[ChunkPiece]:
     made = bytearray()
     behind = 0
-    for batch in upgraded(records, stretch.begin, stretch.end, max_size=max_batch):
+    for batch in upgraded(records, max_size=max_batch):
         if len(made) + len(batch.records) > PIECE_BYTES and made:
             yield ChunkPiece(memoryview(made), behind, converted=True)
             made = bytearray()

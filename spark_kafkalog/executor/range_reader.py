@@ -29,7 +29,7 @@ from kafkalog.records.arrow import decode_arrow
 from spark_kafkalog.data_loss import GONE_AFTER_S, RECREATED_AFTER_S, Condition, reporter
 from spark_kafkalog.delegation.ended import naming_ended_token
 from spark_kafkalog.executor import python_worker, stopping
-from spark_kafkalog.executor.batch_pieces import ChunkPiece, bounded, cut_pieces, joined
+from spark_kafkalog.executor.batch_pieces import ChunkPiece, bounded, cut_pieces, joined, modern
 from spark_kafkalog.offsets import topic_id_of, topic_mark
 from spark_kafkalog.options.limits import EARLIEST, LATEST
 from spark_kafkalog.options.source_options import SourceOptions
@@ -161,7 +161,7 @@ class _RangeReader:
             if chunk is None:
                 continue
             with bounded(self._tp, self._position):
-                pieces = cut_pieces(chunk.records, self._position, self._options.max_batch_bytes)
+                pieces = cut_pieces(chunk.records, self._position)
             if not pieces or pieces[-1].behind <= self._position:
                 # There is no batch yet, or only earlier ones: no leader answers so for long.
                 self._check_progress()
@@ -172,11 +172,22 @@ class _RangeReader:
             self._check_gap(chunk)
             if chunk.aborted:
                 # Whether a record belongs to an aborted transaction depends on the markers before it in the chunk.
-                pieces = [joined(pieces)]
+                with bounded(self._tp, self._position):
+                    pieces = [joined(pieces, self._options.max_batch_bytes)]
             for piece in pieces:
-                yield from self._decode(piece, chunk.aborted, columns)
-                if self._position >= self._end:
-                    return
+                for part in self._modern(piece):
+                    yield from self._decode(part, chunk.aborted, columns)
+                    if self._position >= self._end:
+                        return
+
+    def _modern(self, piece: ChunkPiece) -> Iterator[ChunkPiece]:
+        parts = modern(piece, self._options.max_batch_bytes)
+        while True:
+            with bounded(self._tp, self._position):
+                part = next(parts, None)
+            if part is None:
+                return
+            yield part
 
     def _decode(
         self, piece: ChunkPiece, aborted: list[tuple[int, int]], columns: tuple[str, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.batch import Record, encode_batch, iter_headers
 from kafkalog.records.compression import Codec
+from kafkalog.records.legacy.convert import Upgraded, upgraded
 from kafkalog.records.legacy.message_set import encode_message_set
-from spark_kafkalog.executor.batch_pieces import cut_pieces, joined
+from spark_kafkalog.executor import batch_pieces
+from spark_kafkalog.executor.batch_pieces import cut_pieces, joined, modern
 from spark_kafkalog.offline import piece_reader
 from spark_kafkalog.offline.segment import CorruptLogError
 from tests.broker.api.test_message_formats import alter, sent, topic_of
@@ -134,18 +137,44 @@ def test_pieces_of_a_chunk_are_batches_of_v2() -> None:
     chunk = memoryview(b"".join(parts))
     for end in range(len(chunk) + 1):
         pieces = cut_pieces(chunk[:end], 0)
-        found = [header.next_offset for piece in pieces for _, header in iter_headers(piece.records)]
+        parts_of_v2 = [part for piece in pieces for part in modern(piece)]
+        found = [header.next_offset for part in parts_of_v2 for _, header in iter_headers(part.records)]
+        assert [part.behind for part in parts_of_v2] == [piece.behind for piece in pieces]
         assert [piece.behind for piece in pieces] == sorted({piece.behind for piece in pieces})
         assert found == sorted(found)
         whole = sum(1 for at in range(1, len(parts) + 1) if sum(map(len, parts[:at])) <= end)
         least = (0, 3, 6, 9, 12, 14)[whole]
         assert (pieces[-1].behind if pieces else 0) >= least
     pieces = cut_pieces(chunk, 0)
-    assert [(piece.behind, piece.converted) for piece in pieces] == [(3, False), (9, True), (12, False), (14, True)]
+    assert [(piece.behind, piece.is_old) for piece in pieces] == [(3, False), (9, True), (12, False), (14, True)]
+    made = [part for piece in pieces for part in modern(piece)]
+    assert [(part.behind, part.converted) for part in made] == [(3, False), (9, True), (12, False), (14, True)]
     together = joined(pieces)
     assert (together.behind, together.converted) == (14, True)
-    assert bytes(together.records) == b"".join(piece.records for piece in pieces)
+    assert bytes(together.records) == b"".join(part.records for part in made)
     assert not joined(pieces[:1]).converted
+
+
+def test_old_messages_of_a_chunk_are_converted_when_their_turn_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrapper of a few kilobytes can expand as far as a batch."""
+    monkeypatch.setattr(batch_pieces, "PIECE_BYTES", 1000)
+    zeros = [
+        bytes(encode_message_set([Record(at, T0_MS, None, bytes(1000))], magic=1, codec=Codec.GZIP)) for at in range(5)
+    ]
+    made: list[int] = []
+
+    def told(*args: Any, **options: Any) -> Iterator[Upgraded]:
+        for each in upgraded(*args, **options):
+            made.append(each.behind)
+            yield each
+
+    monkeypatch.setattr(batch_pieces, "upgraded", told)
+    (piece,) = cut_pieces(memoryview(b"".join(zeros)), 0)
+    assert (piece.behind, made) == (5, [])
+    for at, part in enumerate(modern(piece)):
+        assert part.behind == at + 1
+        assert len(made) <= at + 2
+    assert made == [1, 2, 3, 4, 5]
 
 
 @pytest.fixture
