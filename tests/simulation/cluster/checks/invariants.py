@@ -120,7 +120,10 @@ class Invariants:
             self.elections += 1
             if not change.is_clean and key[0] not in self._unclean:
                 self.report(f"{key}: {after} was elected out of the ISR of {change.before}")
-            mark = self._amnesia.pop((key, after.leader), None)
+            mark = self._amnesia.get((key, after.leader))
+            if mark is not None and self._chain_of(after.leader, key, self.states.identity(key)) is not None:
+                # One that does not run yet may be elected again, after another leader has committed more.
+                del self._amnesia[key, after.leader]
             if not change.is_clean:
                 self._forget(change, mark, f"unclean election of {after.leader}")
             elif mark is not None:
