@@ -15,7 +15,6 @@ give medians.
 from __future__ import annotations
 
 import argparse
-import shutil
 import socket
 import ssl
 import sys
@@ -40,7 +39,7 @@ from confluent_kafka.admin import (
 
 from benchmarks.consume import Filled, read_confluent
 from benchmarks.peers import report
-from benchmarks.peers.brokers import APACHE, NAMES, OURS, PEERS, Broker, add_options, stop_when_told
+from benchmarks.peers.brokers import APACHE, NAMES, OURS, PEERS, Broker, add_options, workspace
 from benchmarks.produce import TOOL, run_tools
 from benchmarks.recording.findings import LOWER, Finding, compared
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
@@ -121,10 +120,7 @@ def settings(made: Certificates) -> dict[str, str]:
 @contextmanager
 def running(names: Sequence[str], directory: Path | None, overrides: Sequence[str] = ()) -> Iterator[list[Secured]]:
     """Start the named brokers with their listeners, the user and its rights; stop them at the end."""
-    stop_when_told()
-    root = Path(tempfile.mkdtemp(prefix="kafkalog-bench-", dir=directory))
-    with ExitStack() as stack:
-        stack.callback(shutil.rmtree, root, ignore_errors=True)
+    with workspace(directory) as (root, stack):
         made = make_certificates(root)
         brokers = [start(name, root, made, stack, overrides) for name in names]
         for each in brokers:

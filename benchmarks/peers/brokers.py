@@ -107,12 +107,19 @@ def stop_when_told() -> None:
 
 
 @contextmanager
-def running(names: Sequence[str], directory: Path | None, overrides: Sequence[str] = ()) -> Iterator[list[Broker]]:
-    """Start the named brokers with the defaults that their distributions ship; stop them at the end."""
+def workspace(directory: Path | None) -> Iterator[tuple[Path, ExitStack]]:
+    """Make a directory for brokers below `directory`; at the end stop what the stack holds, and remove it."""
     stop_when_told()
     root = Path(tempfile.mkdtemp(prefix="kafkalog-bench-", dir=directory))
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, root, ignore_errors=True)
+        yield root, stack
+
+
+@contextmanager
+def running(names: Sequence[str], directory: Path | None, overrides: Sequence[str] = ()) -> Iterator[list[Broker]]:
+    """Start the named brokers with the defaults that their distributions ship; stop them at the end."""
+    with workspace(directory) as (root, stack):
         brokers = []
         for name in names:
             home = root / name.replace(" ", "-")
