@@ -19,7 +19,8 @@ MANY = 1000
 VERY_MANY = 20_000
 """Answers with more partitions do not hold up those with less."""
 SHARED_S = 0.25
-"""The time for which an answer is shared. A failed log directory changes it, and is told of by errors alone."""
+"""The time for which an answer is shared. It is short, because a failed log directory changes the answer, and `Moment`
+does not notice that."""
 
 
 class Moment(NamedTuple):

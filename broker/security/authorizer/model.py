@@ -52,7 +52,7 @@ class AclEntry(NamedTuple):
     """Allows or denies a principal an operation, from a host."""
 
     principal: str
-    """Such as `User:alice`; `User:*` is everybody."""
+    """The principal, such as `User:alice`. `User:*` stands for everybody."""
     host: str
     """The address of the client as text, or `*`."""
     operation: AclOperation

@@ -112,7 +112,7 @@ class Offer:
     """The mechanisms of a listener."""
 
     mechanisms: Mapping[str, MakeMechanism]
-    """Functions that make the server's side, by the mechanism's name, in the order in which clients are told."""
+    """Functions that make the server's side, by the mechanism's name. SaslHandshake lists them in this order."""
     max_reauth_ms: Mapping[str, int]
     """`connections.max.reauth.ms` by the mechanism; 0 for no limit."""
 

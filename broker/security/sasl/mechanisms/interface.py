@@ -11,10 +11,10 @@ class SaslError(Exception):
 
 
 class SaslRefusalError(SaslError):
-    """The client is not authenticated, and is told why: the message says nothing about accounts.
+    """The client is not authenticated, and the response has the reason. The message says nothing about accounts.
 
     Args:
-        message: what the client is told.
+        message: the error message of the response.
         reason: what the log says; the same unless it is given.
     """
 

@@ -28,7 +28,7 @@ class TokenError(Exception):
     """A token is not accepted. The message is for the log, and does not show the token.
 
     Attributes:
-        status: what the client is told: `invalid_token`, or `insufficient_scope`.
+        status: the status in the response: `invalid_token` or `insufficient_scope`.
         scope: the scope that the token lacks.
     """
 
