@@ -84,7 +84,7 @@ DEFECTS = {
     "leaders ignore min.insync.replicas": Defect(_ignore_min_insync, "I10", 1),
     "leaders out of the ISR": Defect(_elect_anybody, "elected out of the ISR", 1),
     "leaders go on after a loss of power": Defect(_ignore_restarts, "I1", 16),
-    "coordinators take over no offsets": Defect(_take_over_no_offsets, "I9", 30),
+    "coordinators take over no offsets": Defect(_take_over_no_offsets, "I9", 0),
     "coordinators take over no transactions": Defect(_take_over_no_transactions, "I9", 0),
 }
 

@@ -77,12 +77,15 @@ class Cluster:
     Args:
         directory: an empty one, for the disks.
         plant: called before the start, to plant a defect.
+        pace: how much longer clients pause; None for what the seed chooses.
     """
 
-    def __init__(self, seed: int, directory: Path, plant: Plant = lambda cluster: None) -> None:
+    def __init__(
+        self, seed: int, directory: Path, plant: Plant = lambda cluster: None, pace: float | None = None
+    ) -> None:
         self.seed = seed
         chance = self.chance = random.Random(seed)
-        self.plan = Plan.of(seed, chance)
+        self.plan = Plan.of(seed, chance, pace)
         self.world = World()
         self.kernel = self.world.loop("kernel")
         self.network = SimulatedNetwork(self.kernel, random.Random(chance.getrandbits(64)))
@@ -119,7 +122,13 @@ class Cluster:
 
     def _client(self, name: str) -> Client:
         client = Client(
-            self.world.loop(name), self.network, self.machines, self.history, name, self.chance.getrandbits(64)
+            self.world.loop(name),
+            self.network,
+            self.machines,
+            self.history,
+            name,
+            self.chance.getrandbits(64),
+            self.plan.pace,
         )
         self.clients.append(client)
         return client
@@ -376,8 +385,13 @@ async def _again(client: Client, once: Once) -> None:
         await client.pause()
 
 
-def run_schedule(seed: int, directory: Path | None = None, plant: Plant = lambda cluster: None) -> Outcome:
-    """Run the schedule of a seed in `directory`, or in one in memory that is deleted afterwards."""
+def run_schedule(
+    seed: int, directory: Path | None = None, plant: Plant = lambda cluster: None, pace: float | None = None
+) -> Outcome:
+    """Run the schedule of a seed in `directory`, or in one in memory that is deleted afterwards.
+
+    `pace` says how much longer clients pause, instead of what the seed chooses.
+    """
     in_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(prefix="kafkalog-cluster-", dir=directory or in_memory) as root:
         was_enabled = gc.isenabled()
@@ -386,7 +400,7 @@ def run_schedule(seed: int, directory: Path | None = None, plant: Plant = lambda
         gc.freeze()
         blank: list[int] = []
         try:
-            return _run(seed, Path(root), plant, blank)
+            return _run(Cluster(seed, Path(root), plant, pace), blank)
         finally:
             _collect()
             close_blank(blank)
@@ -406,8 +420,7 @@ def _collect() -> None:
         sys.unraisablehook = hook
 
 
-def _run(seed: int, directory: Path, plant: Plant, blank: list[int]) -> Outcome:
-    cluster = Cluster(seed, directory, plant)
+def _run(cluster: Cluster, blank: list[int]) -> Outcome:
     try:
         return cluster.run()
     finally:
@@ -423,6 +436,7 @@ def main() -> int:
     parser.add_argument("--log", action="store_true")
     parser.add_argument("--quiet", action="store_true")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start no further seed after so long")
+    parser.add_argument("--pace", type=float, help="how much longer clients pause, instead of what a seed chooses")
     options = parser.parse_args()
     if options.log:
         logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(name)s %(message)s")
@@ -431,7 +445,7 @@ def main() -> int:
         if time.monotonic() - begun > options.seconds:
             break
         started = time.process_time()
-        outcome = run_schedule(seed)
+        outcome = run_schedule(seed, pace=options.pace)
         done += 1
         if outcome.faults:
             failed += 1

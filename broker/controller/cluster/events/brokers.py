@@ -159,7 +159,7 @@ def roles_answered(
         yield from partitions.bring_online(context)
     if new:
         context.cause = f"broker {broker_id} answered that log directories of {len(new)} replicas are offline"
-        yield from _offline(context, [ReplicaKey(*key, broker_id) for key in new])
+        yield from _offline(context, [ReplicaKey(*key, broker_id) for key in sorted(new)])
 
 
 def read_brokers(broker_ids: Collection[int] | None = None) -> Steps[dict[int, BrokerRegistration]]:

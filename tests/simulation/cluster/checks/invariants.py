@@ -75,6 +75,8 @@ class Invariants:
         """High watermark and partition epoch of each leader when it was last looked at."""
         self._amnesia: dict[tuple[PartitionKey, int], int] = {}
         """The offsets from which on machines lack records since a loss of power, until they have left the ISR."""
+        self._seen: dict[tuple[int, PartitionKey], tuple[object, ...]] = {}
+        """What each replica was like when it was last looked at."""
 
     def report(self, what: str) -> None:
         """Note that an invariant does not hold."""
@@ -169,12 +171,16 @@ class Invariants:
                     state = before.before
                 if topic is None or state is None or key[0] in self.states.deleting:
                     continue
-                if partition.log.topic_id not in (None, topic.topic_id):
+                topic_id = partition.log.topic_id
+                if topic_id is not None and topic_id is not topic.topic_id and topic_id != topic.topic_id:
                     continue
                 identity = self.states.identity(key)
+                if self._is_unchanged(machine.number, partition, state, identity):
+                    continue
                 chain = self.chains.look(machine.number, partition.log, identity)
                 if chain.end < partition.log.log_end_offset:
                     # It cannot be read; what is wrong with it is among the contradictions, but for a failed disk.
+                    del self._seen[machine.number, key]
                     continue
                 found.append((machine, partition, state, chain, identity))
         # Leaders first: they know what is committed.
@@ -186,6 +192,20 @@ class Invariants:
         if self.chains.contradictions:
             self.violations += [f"{self._now():.3f}: {each}" for each in self.chains.contradictions]
             self.chains.contradictions.clear()
+
+    def _is_unchanged(self, number: int, partition: Partition, state: StateNode, identity: str) -> bool:
+        """Return whether a replica is as it was when it was last looked at. Otherwise note what it is like now."""
+        found = number, partition.key
+        log, leading, committed = partition.log, partition.leading, self.committed(identity)
+        now = (
+            *(partition, state, identity, leading, log, log.truncations, log.log_end_offset, log.high_watermark),
+            *(() if leading is None else (leading.epoch, leading.partition_epoch, len(leading.isr))),
+            *(committed.changes, len(committed.batches)),
+        )
+        if self._seen.get(found) == now and (partition.key, number) not in self._amnesia:
+            return True
+        self._seen[found] = now
+        return False
 
     def _partitions(self, machine: Machine) -> list[Partition]:
         if not machine.is_serving or machine.server is None:

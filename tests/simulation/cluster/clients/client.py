@@ -47,12 +47,14 @@ class Client:
         history: History,
         name: str,
         seed: int,
+        pace: float,
     ) -> None:
         self.loop = loop
         self.name = name
         self.history = history
         self.chance = random.Random(seed)
         self._network = network
+        self._pace = pace
         self._machines = {machine.number: machine for machine in machines}
         self._links: dict[int, Link] = {}
         self._leaders: dict[PartitionKey, tuple[int, int]] = {}
@@ -99,7 +101,8 @@ class Client:
         return found
 
     async def pause(self, longest: float = PAUSE_S) -> None:
-        await asyncio.sleep(self.chance.uniform(0, longest))
+        """Pause at this client's pace."""
+        await asyncio.sleep(self._pace * self.chance.uniform(0, longest))
 
     async def close(self) -> None:
         for each in self._links.values():
