@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 PACES = (1.0, 2.0, 4.0, 4.0, 4.0, 4.0, 8.0, 8.0, 8.0, 8.0)
-"""How much longer clients pause, of which a seed chooses one.
+"""The factors of the clients' pauses, of which a seed chooses one.
 
 Traffic is most of what a schedule costs, and faults are what finds defects: with pauses that are four times as long
 seeds find planted defects as often, in less than half of the time.

@@ -56,7 +56,7 @@ def test_a_hundred_thousand_schedules() -> None:
 
 @pytest.mark.parametrize("seed", [7, 7004])
 def test_a_seed_gives_the_same_run_in_every_process(seed: int) -> None:
-    """The second one loses a log directory of several replicas."""
+    # In the second one a log directory of several replicas fails.
     runs = [run("schedule", seed, "--pace", "1", hash_seed=hash_seed)[1] for hash_seed in ("1", "2")]
     digests = {said.splitlines()[0].split()[-1] for said in runs}
     (digest,) = digests

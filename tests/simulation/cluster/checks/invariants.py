@@ -76,7 +76,7 @@ class Invariants:
         self._amnesia: dict[tuple[PartitionKey, int], int] = {}
         """The offsets from which on machines lack records since a loss of power, until they have left the ISR."""
         self._seen: dict[tuple[int, PartitionKey], tuple[object, ...]] = {}
-        """What each replica was like when it was last looked at."""
+        """The state of each replica when it was last looked at."""
 
     def report(self, what: str) -> None:
         """Note that an invariant does not hold."""
