@@ -26,6 +26,8 @@ from tests.support.wire import batch, produce_request
 
 TIMEOUT_MS = 20_000
 SENDS = 20
+NOTHING = -1
+"""The offset of a group that has committed none."""
 
 
 class Transactor:
@@ -170,7 +172,8 @@ class Committer:
         self._topic = topic
         self._ended = ended
         self._is_excused = is_excused
-        self.acknowledged = self._attempted = 0
+        self.acknowledged = NOTHING
+        self._attempted = 0
 
     async def work(self) -> None:
         """Commit and look until the end."""
