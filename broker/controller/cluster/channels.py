@@ -27,7 +27,10 @@ PURPOSE = "controller"
 RETRY_S = 0.1
 """The pause before a request is sent again."""
 PROBE_S = 0.2
-"""The interval at which an idle channel checks its connection."""
+"""The interval at which an idle channel without a connection tries to make one."""
+CONNECTED_S = 1.0
+"""The interval at which an idle channel with a connection looks whether it still has it. The end of a connection is
+told at once, unless it ended because a response did not come in time."""
 REQUEST_TIMEOUT_S = 30.0
 """`controller.socket.timeout.ms`."""
 REFUSALS = 2
@@ -138,7 +141,7 @@ class Channel:
     async def _idle(self) -> None:
         """Wait for something to send. Now and then, and when the connection ends, look whether the process lives."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(REFUSED_S if self._refusals else PROBE_S):
+            async with asyncio.timeout(until_next_look(self._link, self._refusals)):
                 await self._woken.wait()
         if self._queue:
             return
@@ -159,6 +162,17 @@ class Channel:
         self._refusals += 1
         if self._refusals >= REFUSALS:
             self._dead(self.broker)
+
+
+def until_next_look(link: Link | None, refusals: int) -> float:
+    """Return the seconds until an unused link is looked at again, if nothing happens to it.
+
+    Args:
+        refusals: The number of connections in a row that its address has refused.
+    """
+    if refusals:
+        return REFUSED_S
+    return CONNECTED_S if link is not None and link.connected else PROBE_S
 
 
 class Channels:

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from broker.controller.cluster.channels import PROBE_S, REFUSALS, REFUSED_S, Connect
+from broker.controller.cluster.channels import CONNECTED_S, REFUSALS, Connect, until_next_look
 from broker.metadata.model import NO_CONTROLLER, BrokerRegistration
 from broker.metadata.znodes import brokers, controller, paths
 from broker.metadata.znodes.json_node import ZnodeError
@@ -66,7 +66,7 @@ class Succession:
             while True:
                 self._lost.clear()
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(REFUSED_S if self._refusals else PROBE_S):
+                    async with asyncio.timeout(self._pause()):
                         await self._lost.wait()
                 try:
                     if self._is_candidate() and self._controller_id() not in (self._own_id, NO_CONTROLLER):
@@ -82,6 +82,10 @@ class Succession:
                     await self._forget()
         finally:
             await self._forget()
+
+    def _pause(self) -> float:
+        is_controller = self._controller_id() == self._own_id
+        return CONNECTED_S if is_controller else until_next_look(self._link, self._refusals)
 
     async def _look(self) -> None:
         """See whether the controller's process still listens."""

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from broker.config.listeners import Endpoint
-from broker.controller.cluster.channels import PROBE_S, Channel
+from broker.controller.cluster.channels import CONNECTED_S, PROBE_S, REFUSED_S, Channel, until_next_look
 from broker.controller.cluster.model.requests import ControlRequest
 from broker.metadata.model import BrokerRegistration
 from broker.net.links.link import Link
@@ -114,3 +114,31 @@ def test_an_answer_that_cannot_be_taken_keeps_no_request_back(caplog: pytest.Log
     play(peer, scenario, fail)
     assert peer.answered == [0, 1]
     assert [record.exc_info is not None for record in caplog.records] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("is_connected", "refusals", "seconds"), [(True, 0, CONNECTED_S), (False, 0, PROBE_S), (False, 1, REFUSED_S)]
+)
+def test_a_connection_is_looked_at_less_often_than_one_is_tried(
+    is_connected: bool, refusals: int, seconds: float
+) -> None:
+    peer = Peer()
+    peer.connected = is_connected
+    assert until_next_look(cast(Link, peer), refusals) == seconds
+
+
+def test_a_connection_that_ends_is_made_anew_at_once() -> None:
+    peer = Peer(None, None)
+
+    async def scenario(channel: Channel) -> None:
+        await asyncio.sleep(1.5 * PROBE_S)
+        peer.connected = True
+        await asyncio.sleep(PROBE_S + CONNECTED_S / 2)
+        assert len(peer.outcomes) == 1
+        peer.connected = False
+        cast(Link, peer).on_lost()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not peer.outcomes
+
+    play(peer, scenario)
