@@ -389,8 +389,9 @@ class Server:
         self.cleaner.start()
         self._every(config["log.retention.check.interval.ms"] / 1000, self._retain, on_loop=True)
         flush_check = min(FLUSH_CHECK_SECONDS, config["log.flush.scheduler.interval.ms"] / 1000)
-        self._every(flush_check, lambda: self.logs.run_flushes(self.runtime.now_ms()))
-        self._every(DELETION_CHECK_SECONDS, lambda: self.logs.run_deletions(self.runtime.now_ms()))
+        now_ms, logs = self.runtime.now_ms, self.logs
+        self._every(flush_check, lambda: logs.run_flushes(now_ms()), if_any=lambda: logs.resources.chores.flushes)
+        self._every(DELETION_CHECK_SECONDS, lambda: logs.run_deletions(now_ms()), if_any=lambda: logs.has_deletions)
         self._every(
             config["log.flush.offset.checkpoint.interval.ms"] / 1000, self.logs.checkpoints.write_recovery_points
         )
@@ -426,10 +427,21 @@ class Server:
             if number % EXPIRED_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    def _every(self, seconds: float, work: Callable[[], Any], *, on_loop: bool = False) -> None:
+    def _every(
+        self,
+        seconds: float,
+        work: Callable[[], Any],
+        *,
+        on_loop: bool = False,
+        if_any: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Do work again and again, on a worker if not `on_loop`, whenever `if_any` says that there is some."""
+
         async def run() -> None:
             while True:
                 await asyncio.sleep(max(seconds, MIN_INTERVAL))
+                if not if_any():
+                    continue
                 try:
                     if on_loop:
                         await work()

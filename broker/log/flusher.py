@@ -14,9 +14,10 @@ from threading import Lock
 from broker.log.directories.partition_directory import PartitionDirectory
 from broker.log.files.out_of_descriptors import OUT_OF_DESCRIPTORS
 from broker.log.index.index_file import NoSpaceError
-from broker.log.log_config import LogConfig
+from broker.log.log_config import MAX_LONG, LogConfig
 from broker.log.log_offsets import LogOffsets
 from broker.log.producer_state.producer_state_manager import ProducerStateManager
+from broker.log.resources import Chores
 from broker.log.segment.segment import Segment
 from broker.log.segment.segment_list import SegmentList
 from broker.log.storage_errors import StorageErrors
@@ -36,9 +37,9 @@ class Flusher:
     """
 
     __slots__ = (
-        "_directory", "_errors", "_flushed_rolls", "_last_append_ms", "_offsets", "_producers", "_recovery_lock",
-        "_rolls", "_segments", "_unflushed_since_ms", "config", "leaving", "lock", "names_unsynced", "recovery_point",
-        "truncations",
+        "_chores", "_config", "_directory", "_errors", "_flushed_rolls", "_last_append_ms", "_offsets", "_producers",
+        "_recovery_lock", "_rolls", "_segments", "_unflushed_since_ms", "leaving", "lock", "names_unsynced",
+        "recovery_point", "truncations",
     )  # fmt: skip
 
     def __init__(
@@ -54,12 +55,14 @@ class Flusher:
         created: bool,
         clean: bool,
         lock: AbstractContextManager[object],
+        chores: Chores,
     ) -> None:
         self._directory = directory
         self._segments = segments
         self._offsets = offsets
         self._producers = producers
         self._errors = errors
+        self._chores = chores
         self.config = config
         self.recovery_point = recovery_point
         # A process that was killed may have left names, and trimmed ends of files, that never reached the device.
@@ -76,17 +79,29 @@ class Flusher:
         self.truncations = 0
         self.leaving = False
 
+    @property
+    def config(self) -> LogConfig:
+        """The log's settings."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._chores.flushes = True
+
     # -- what the event loop's thread notes --------------------------------------------------------------------
 
     def appended(self, first: int, now_ms: int) -> None:
         """Note that records from `first` on were appended."""
         if self.recovery_point >= first:
             self._unflushed_since_ms = now_ms
+            self._chores.flushes = True
         self._last_append_ms = now_ms
 
     def rolled(self) -> None:
         """Note that a segment was closed and trimmed; the next flush covers it once more."""
         self._rolls += 1
+        self._chores.flushes = True
 
     def begin_truncation(self) -> None:
         """Note that a truncation begins; a concurrent flush will not move the recovery point.
@@ -106,14 +121,19 @@ class Flusher:
     # -- flushing --------------------------------------------------------------------------------------------
 
     def due(self, now_ms: int) -> int | None:
-        """Return the offset up to which `flush.messages`, `flush.ms` or a roll makes a flush due, or None."""
+        """Return the offset up to which `flush.messages`, `flush.ms` or a roll makes a flush due, or None.
+
+        If one is due, or will be without another record, note it for the next look at all logs.
+        """
         unflushed = self._offsets.end - self.recovery_point
-        config = self.config
+        config, has_rolled = self._config, self._rolls > max(self._flushed_rolls, 0)
+        if has_rolled or (unflushed and min(config.flush_messages, config.flush_ms) < MAX_LONG):
+            self._chores.flushes = True
         if unflushed >= config.flush_messages:
             return self._offsets.end
         if unflushed and now_ms - self._unflushed_since_ms >= config.flush_ms:
             return self._offsets.end
-        return self._segments.active.base_offset if self._rolls > max(self._flushed_rolls, 0) else None
+        return self._segments.active.base_offset if has_rolled else None
 
     def flush(self, upto: int | None = None) -> None:
         """Force everything before `upto` (default: the log end offset) to the device, then move the recovery point.

@@ -403,8 +403,14 @@ class LogManager:
         self.strays.add(path, stray)
         logger.warning("%s-%d is not in use: %s. Its log is kept as %s", topic, partition, why, path)
 
+    @property
+    def has_deletions(self) -> bool:
+        """Return whether `run_deletions` has anything to do, now or later."""
+        return self.resources.chores.deletions or self._deletions.has_any
+
     def run_deletions(self, now_ms: int) -> int:
         """Remove the files of deleted segments and partitions whose time has come; return how many. May be slow."""
+        self.resources.chores.deletions = False
         removed = 0
         for log in self:
             if log.offline is not None:
@@ -432,6 +438,7 @@ class LogManager:
 
     def run_flushes(self, now_ms: int) -> int:
         """Flush the logs for which a flush is due; return how many. Blocks: call it on a worker's thread."""
+        self.resources.chores.flushes = False
         flushed = 0
         for log in self:
             if log.needs_flush(now_ms):

@@ -67,13 +67,14 @@ class LogParts:
         flusher = Flusher(
             directory, segments, offsets, producers, errors, config,
             recovery_point=loaded.recovery_point, created=created, clean=clean, lock=resources.make_lock(),
+            chores=resources.chores,
         )  # fmt: skip
         roller = Roller(directory, segments, producers, flusher, config, resources)
         appender = LogAppender(
             directory, segments, offsets, epochs, producers, flusher, roller, errors, config, ops
         )  # fmt: skip
         remover = LogRemover(
-            directory, segments, offsets, epochs, producers, flusher, roller, errors, config, ops
+            directory, segments, offsets, epochs, producers, flusher, roller, errors, config, resources
         )  # fmt: skip
         return cls(
             directory=directory,

@@ -13,6 +13,20 @@ from broker.log.files.flush_stats import FlushStats
 from broker.log.files.open_files import OpenFiles
 
 
+@dataclass(slots=True)
+class Chores:
+    """Flags for the kinds of work that logs have for a worker, so that it does not look at all logs for nothing.
+
+    Any thread sets a flag after it has made the work. A worker clears it before it looks at all logs, and each log that
+    has work left sets it again.
+    """
+
+    flushes: bool = True
+    """Set if some log may be due for a flush, now or later."""
+    deletions: bool = True
+    """Set if some log has removed segments whose files are still there."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogResources:
     """Hold the objects that the logs of one broker share. Two brokers in one process have one each."""
@@ -27,3 +41,5 @@ class LogResources:
     """A monotonic clock, called on any thread."""
     make_lock: Callable[[], AbstractContextManager[object]] = Lock
     """Makes a lock of the workers that flush and move logs (`Workers.make_lock`)."""
+    chores: Chores = field(default_factory=Chores)
+    """The work that the logs have for workers."""

@@ -27,6 +27,11 @@ class Deletions:
         """By log directory, the partitions whose directory was renamed, but not yet on the device, with the new
         paths."""
 
+    @property
+    def has_any(self) -> bool:
+        """Return whether a directory waits for its removal."""
+        return bool(self._doomed)
+
     def add(self, path: Path, when_ms: int) -> None:
         """Schedule the removal of a directory at a time in milliseconds since the epoch."""
         self._doomed.append((when_ms, path))

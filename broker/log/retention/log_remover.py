@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from broker.log.directories.partition_directory import PartitionDirectory
-from broker.log.files.file_ops import FileOps
 from broker.log.flusher import Flusher
 from broker.log.leader_epoch_cache import LeaderEpochCache
 from broker.log.log_config import LogConfig
 from broker.log.log_offsets import LogOffsets
 from broker.log.producer_state.producer_state_manager import ProducerStateManager
+from broker.log.resources import LogResources
 from broker.log.retention.retention_policy import TIME_AND_SIZE, RetentionPolicy, deletable
 from broker.log.roller import Roller
 from broker.log.segment.segment import Segment
@@ -36,8 +36,8 @@ class LogRemover:
     """
 
     __slots__ = (
-        "_deletions", "_directory", "_epochs", "_errors", "_flusher", "_offsets", "_ops", "_producers", "_roller",
-        "_segments", "config",
+        "_chores", "_deletions", "_directory", "_epochs", "_errors", "_flusher", "_offsets", "_ops", "_producers",
+        "_roller", "_segments", "config",
     )  # fmt: skip
 
     def __init__(
@@ -51,7 +51,7 @@ class LogRemover:
         roller: Roller,
         errors: StorageErrors,
         config: LogConfig,
-        ops: FileOps,
+        resources: LogResources,
     ) -> None:
         self._directory = directory
         self._segments = segments
@@ -61,7 +61,8 @@ class LogRemover:
         self._flusher = flusher
         self._roller = roller
         self._errors = errors
-        self._ops = ops
+        self._ops = resources.ops
+        self._chores = resources.chores
         self.config = config
         self._deletions: deque[tuple[int, list[str]]] = deque()
         """The files of removed segments, and the times at which to delete them: (ms since the epoch, paths)."""
@@ -134,7 +135,7 @@ class LogRemover:
         try:
             for segment in segments[:count]:
                 done += 1
-                self._deletions.append((now_ms + self.config.file_delete_delay_ms, self._detach(segment)))
+                self._delete_later(self._detach(segment), now_ms)
         finally:
             if done < count:
                 # The next call removes them: they lie before the log start.
@@ -185,13 +186,17 @@ class LogRemover:
             raise KafkaStorageError(f"Cannot compact {self._directory.label}: {error}") from error
         finally:
             del held
-        self._deletions.append((now_ms + self.config.file_delete_delay_ms, paths))
+        self._delete_later(paths, now_ms)
         return True
 
     def _detach(self, segment: Segment) -> list[str]:
         paths = segment.mark_deleted()
         snapshot = self._producers.detach_snapshot(segment.base_offset)
         return [*paths, snapshot] if snapshot else paths
+
+    def _delete_later(self, paths: list[str], now_ms: int) -> None:
+        self._deletions.append((now_ms + self.config.file_delete_delay_ms, paths))
+        self._chores.deletions = True
 
     def remove_deleted(self, now_ms: int) -> int:
         """Unlink the files of removed segments whose delay is over; return how many. May be slow on some disks."""
@@ -207,8 +212,11 @@ class LogRemover:
         self._deletions.clear()
 
     def _due_deletion(self, now_ms: int) -> list[str] | None:
+        if not self._deletions:
+            return None
         # On a worker's thread: the event loop's may delete the log and empty the queue at any moment.
         with suppress(IndexError):
+            self._chores.deletions = True
             if self._deletions[0][0] <= now_ms:
                 return self._deletions.popleft()[1]
         return None

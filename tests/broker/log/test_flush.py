@@ -12,6 +12,7 @@ import pytest
 from broker.log.files.file_ops import FileOps
 from broker.log.log import Log
 from broker.log.log_config import LogConfig
+from broker.log.resources import LogResources
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
 from tests.broker.log.support import NOW, FaultyOps, batch, open_log
@@ -276,3 +277,34 @@ def test_the_indexes_of_a_rolled_segment_are_forced_though_its_records_were(tmp_
     log.flush(log.flush_due(NOW))
     synced = {os.path.basename(str(what)) for call, what in ops.calls if call == "fsync"}
     assert {"00000000000000000000.index", "00000000000000000000.timeindex"} <= synced
+
+
+def test_logs_say_whether_a_worker_has_to_look_at_them(tmp_path: Path) -> None:
+    resources = LogResources()
+    chores = resources.chores
+    log = open_log(tmp_path, LogConfig(flush_ms=1000), resources=resources)
+    assert chores.flushes, "what was opened may have to be flushed"
+
+    def look(now_ms: int) -> bool:
+        chores.flushes = False
+        if log.needs_flush(now_ms):
+            log.flush()
+        return chores.flushes
+
+    assert not look(NOW)
+    log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
+    assert chores.flushes
+    assert look(NOW + 999), "it becomes due without another record"
+    assert look(NOW + 1000), "it was due"
+    assert not look(NOW + 1001)
+    log.append_batch(batch(), leader_epoch=0, now_ms=NOW + 2000)
+    log.config = LogConfig()
+    assert not look(NOW + 9000), "without an interval only a roll makes it due"
+    log.config = LogConfig(flush_messages=1)
+    assert chores.flushes
+    assert look(NOW + 9000)
+    assert log.unflushed_records == 0
+    log.config = LogConfig()
+    assert not look(NOW + 9000)
+    log.roll(NOW + 9000)
+    assert chores.flushes

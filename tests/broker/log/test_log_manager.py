@@ -134,7 +134,9 @@ def test_a_deleted_partition_can_be_made_again_at_once(tmp_path: Path, managers:
     assert manager.create("t", 0).log_end_offset == 0
     assert len(list(tmp_path.glob("*-delete"))) == 1
     assert manager.run_deletions(NOW + 49) == 0
+    assert manager.has_deletions
     assert manager.run_deletions(NOW + 50) == 1
+    assert not manager.has_deletions
     assert not list(tmp_path.glob("*-delete"))
 
 
@@ -172,7 +174,11 @@ def test_periodic_work_covers_every_log(tmp_path: Path, managers: list[LogManage
     assert sum(len(log.segments) for log in manager) == segments - gone
     assert sum(run_retention(manager, NOW)) == 0
     assert all(0 < log.size <= 3000 for log in manager)
+    assert manager.run_deletions(NOW + 49) == 0
+    assert manager.has_deletions
     assert manager.run_deletions(NOW + 50) > 0
+    manager.run_deletions(NOW + 50)
+    assert not manager.has_deletions
 
 
 def test_a_directory_that_fails_goes_offline_alone(tmp_path: Path, managers: list[LogManager]) -> None:
