@@ -424,7 +424,7 @@ def _measure_many(options: argparse.Namespace, clusters: Sequence[Cluster], meas
     partitions = MANY // share
     for cluster in clusters:
         cluster.create_topic("many", partitions)
-    for cluster in clusters if "idle" in options.parts else ():
+    for _, cluster in product(range(options.runs), clusters if "idle" in options.parts else ()):
         cpu, memory = idle(cluster, QUIET_S / share)
         measured.add(f"{IDLE}: CPU", cluster, cpu)
         measured.add(f"{IDLE}: resident memory", cluster, memory)
