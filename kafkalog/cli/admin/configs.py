@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.admin import quotas
+from kafkalog.cli.admin.groups.common import Selected, list_each
 from kafkalog.cli.shared.actions import add_command
 from kafkalog.cli.shared.client_options import (
     UsageError,
@@ -142,9 +143,9 @@ def run_describe(arguments: argparse.Namespace) -> int:
     if kind in quotas.TYPES:
         quotas.describe(config, entities, as_json=arguments.json)
         return 0
-    failed = False
     with Admin(config) as admin:
-        names = [name] if name is not None else _all_of(admin, config, kind)
+        names, is_whole = Selected([name]) if name is not None else _all_of(admin, config, kind)
+        failed = not is_whole
         for start in range(0, len(names), step):
             resources = [ConfigResource(_type(kind), each) for each in names[start : start + step]]
             for resource, found in admin.describe_configs_each(resources, synonyms=True).items():
@@ -328,16 +329,18 @@ def _dynamic(resource: ConfigResource) -> ConfigSource:
     return ConfigSource[resource.type.name]
 
 
-def _all_of(admin: Admin, config: ClientConfig, kind: str) -> list[str]:
+def _all_of(admin: Admin, config: ClientConfig, kind: str) -> Selected:
     from kafkalog.client.admin.groups.group_admin import GroupAdmin
 
     if kind == "topics":
-        return admin.list_topics(internal=True)
+        return Selected(admin.list_topics(internal=True))
     if kind == "groups":
         with GroupAdmin(config, cluster=admin.cluster) as groups:
-            return [each.group for each in groups.list_groups()]
+            listed = list_each(groups)
+        listed.complain()
+        return Selected([each.group for each in listed.groups], not listed.errors)
     ids = [str(node_id) for node_id in sorted(admin.describe_cluster().brokers)]
-    return [*ids, ""] if kind == "brokers" else ids
+    return Selected([*ids, ""] if kind == "brokers" else ids)
 
 
 def _lines(kind: str, name: str, entries: list[ConfigEntry], *, everything: bool) -> Iterator[str]:

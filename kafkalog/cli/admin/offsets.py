@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from kafkalog.cli.admin.groups.common import (
     OF_PARTITION,
     Column,
+    Selected,
     add_groups,
     add_json,
     open_zookeeper,
@@ -173,9 +174,9 @@ def run_migrate(arguments: argparse.Namespace) -> int:
     from kafkalog.client.admin.groups.group_admin import GroupAdmin
 
     config = _client(arguments)
-    complete = True
     with open_zookeeper(arguments) as session, GroupAdmin(config) as admin:
-        for name in _groups(session, admin, arguments):
+        names, complete = _groups(session, admin, arguments)
+        for name in names:
             complete &= _migrate(session, admin, name, arguments)
     if not arguments.execute:
         complain("nothing was moved; --execute moves the offsets")
@@ -192,10 +193,10 @@ def _client(arguments: argparse.Namespace) -> ClientConfig:
     return config
 
 
-def _groups(session: ZooKeeperSession, admin: GroupAdmin, arguments: argparse.Namespace) -> list[str]:
+def _groups(session: ZooKeeperSession, admin: GroupAdmin, arguments: argparse.Namespace) -> Selected:
     """Return the chosen groups; with --all-groups, those of the source."""
     if arguments.group or arguments.to == _KAFKA:
-        return selected_in_zookeeper(session, arguments)
+        return Selected(selected_in_zookeeper(session, arguments))
     return selected(admin, arguments)
 
 

@@ -11,12 +11,14 @@ from kafkalog.cli.shared.client_options import (
     add_repeated,
     admin_config,
     aligned,
+    complain,
     print_json,
     zookeeper_security,
 )
 from kafkalog.cli.shared.ids import parse_ids
 
 if TYPE_CHECKING:
+    from kafkalog.client.admin.groups.descriptions import GroupListing
     from kafkalog.client.admin.groups.group_admin import GroupAdmin
     from kafkalog.client.types import TopicPartition
     from kafkalog.client.zookeeper.session import ZooKeeperSession
@@ -51,13 +53,49 @@ def open_admin(arguments: argparse.Namespace) -> GroupAdmin:
     return GroupAdmin(admin_config(arguments))
 
 
-def selected(admin: GroupAdmin, arguments: argparse.Namespace) -> list[str]:
-    """Return the groups that `--group` or `--all-groups` names."""
+class Listed(NamedTuple):
+    """The groups of the brokers that answer, sorted by name, and the errors of the other brokers."""
+
+    groups: list[GroupListing]
+    errors: dict[int, Exception]
+
+    def complain(self) -> None:
+        """Print which groups are not known."""
+        for node, error in self.errors.items():
+            complain(f"groups whose coordinator is broker {node} are not listed: {getattr(error, 'message', error)}")
+
+
+def list_each(admin: GroupAdmin, states: Iterable[str] = (), types: Iterable[str] = ()) -> Listed:
+    """List the groups of all brokers. One that does not answer does not hide those of the others.
+
+    Raises:
+        Exception: No broker lists its groups. This is the error of the first one.
+    """
+    of_brokers = admin.list_groups_each(states=states, types=types)
+    errors = {node: each for node, each in of_brokers.items() if isinstance(each, Exception)}
+    if len(errors) == len(of_brokers):
+        raise next(iter(errors.values()))
+    found = {each.group: each for some in of_brokers.values() if not isinstance(some, Exception) for each in some}
+    return Listed([found[name] for name in sorted(found)], errors)
+
+
+class Selected(NamedTuple):
+    """The names of the groups that the options select."""
+
+    names: list[str]
+    is_whole: bool = True
+    """False if a broker has not told which groups it coordinates."""
+
+
+def selected(admin: GroupAdmin, arguments: argparse.Namespace) -> Selected:
+    """Return the groups that `--group` or `--all-groups` names; complain of brokers that do not list theirs."""
     from kafkalog.client.admin.groups.descriptions import is_of_consumers
 
     if arguments.group:
-        return list(dict.fromkeys(arguments.group))
-    return [each.group for each in admin.list_groups() if is_of_consumers(each.protocol_type)]
+        return Selected(list(dict.fromkeys(arguments.group)))
+    listed = list_each(admin)
+    listed.complain()
+    return Selected([each.group for each in listed.groups if is_of_consumers(each.protocol_type)], not listed.errors)
 
 
 def open_zookeeper(arguments: argparse.Namespace) -> ZooKeeperSession:
@@ -97,9 +135,18 @@ def partitions_of(admin: GroupAdmin, words: Iterable[str]) -> list[TopicPartitio
     return sorted(found)
 
 
-def log_ends(admin: GroupAdmin, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the high watermarks, without partitions that have no leader or do not exist."""
-    from kafkalog.client.offsets import LATEST, list_offsets
+class LogEnds(NamedTuple):
+    """The high watermarks of partitions."""
+
+    offsets: dict[TopicPartition, int]
+    """Partitions that have no leader or do not exist are left out."""
+    is_whole: bool
+    """False if a leader has not told where its partitions end."""
+
+
+def log_ends(admin: GroupAdmin, partitions: Collection[TopicPartition]) -> LogEnds:
+    """Return the high watermarks of partitions; complain of those whose leaders do not tell them."""
+    from kafkalog.client.offsets import LATEST, list_offsets_each
 
     topics = admin.cluster.metadata({tp.topic for tp in partitions}, refresh=True).topics
     led = {
@@ -107,7 +154,11 @@ def log_ends(admin: GroupAdmin, partitions: Collection[TopicPartition]) -> dict[
         for tp in partitions
         if (known := topics[tp.topic].partitions.get(tp.partition)) is not None and known.leader >= 0
     }
-    return {tp: found.offset for tp, found in list_offsets(admin.cluster, led).items()}
+    answers = list_offsets_each(admin.cluster, led)
+    unknown = {tp: each for tp, each in answers.items() if isinstance(each, Exception)}
+    for reason in dict.fromkeys(getattr(each, "message", str(each)) for each in unknown.values()):
+        complain(f"the ends of some logs are not known: {reason}")
+    return LogEnds({tp: each.offset for tp, each in answers.items() if not isinstance(each, Exception)}, not unknown)
 
 
 def parse_topic(word: str) -> tuple[str, list[int]]:

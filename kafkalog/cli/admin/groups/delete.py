@@ -42,13 +42,17 @@ def run_delete(arguments: argparse.Namespace) -> int:
         raise UsageError("--topic needs --zookeeper; `kafkalog groups delete-offsets` deletes a topic's offsets")
     if not (arguments.group or arguments.all_groups):
         raise UsageError("one of --group and --all-groups must say which groups are deleted")
+    from kafkalog.protocol.errors import KafkaError
+
     with open_admin(arguments) as admin:
-        outcomes = admin.delete_groups(selected(admin, arguments))
+        chosen = selected(admin, arguments)
+        outcomes = admin.delete_groups_each(chosen.names)
     deleted = [name for name, error in outcomes.items() if error is None]
     if deleted:
         names = ", ".join(f"'{name}'" for name in deleted)
         print(f"Deletion of requested consumer groups ({names}) was successful.")
     for name, error in outcomes.items():
         if error is not None:
-            complain(f"Group '{name}' could not be deleted: {error.code.message}")
-    return 0 if len(deleted) == len(outcomes) else 1
+            reason = error.code.message if isinstance(error, KafkaError) else error
+            complain(f"Group '{name}' could not be deleted: {reason}")
+    return 0 if chosen.is_whole and len(deleted) == len(outcomes) else 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkalog.cli.admin.groups.common import (
@@ -11,6 +11,7 @@ from kafkalog.cli.admin.groups.common import (
     OF_PARTITION,
     OF_POSITION,
     Column,
+    LogEnds,
     add_groups,
     add_json,
     log_ends,
@@ -19,11 +20,10 @@ from kafkalog.cli.admin.groups.common import (
     show,
 )
 from kafkalog.cli.admin.groups.zookeeper import describe
-from kafkalog.cli.shared.client_options import add_action, complain, reporting
+from kafkalog.cli.shared.client_options import add_action, complain, complain_of, reporting
 
 if TYPE_CHECKING:
     from kafkalog.client.admin.groups.descriptions import GroupDescription
-    from kafkalog.client.admin.groups.group_admin import GroupAdmin
     from kafkalog.client.admin.groups.lag import PartitionLag
     from kafkalog.client.types import TopicPartition
 
@@ -57,14 +57,22 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 @reporting
 def run_describe(arguments: argparse.Namespace) -> int:
-    """Print a table for each group; return 1 if one of them does not exist."""
+    """Print a table for each group; return 1 if one of them does not exist, or is not described.
+
+    Brokers that do not answer do not hide the groups of the others.
+    """
     from kafkalog.client.admin.groups.descriptions import DEAD, EMPTY
+    from kafkalog.client.admin.groups.lag import lags
 
     if arguments.zookeeper is not None:
         return describe(arguments)
     with open_admin(arguments) as admin:
-        described = dict(sorted(admin.describe_groups(selected(admin, arguments)).items()))
+        chosen = selected(admin, arguments)
+        outcomes = dict(sorted(admin.describe_groups_each(chosen.names).items()))
+        described = {name: each for name, each in outcomes.items() if not isinstance(each, Exception)}
         there = {name: each for name, each in described.items() if each.state != DEAD}
+        failed = {name: each for name, each in outcomes.items() if isinstance(each, Exception)}
+        ends = LogEnds({}, True)
         # An object of JSON has all columns.
         wide = arguments.json, arguments.verbose or arguments.json
         if arguments.members:
@@ -72,8 +80,16 @@ def run_describe(arguments: argparse.Namespace) -> int:
         elif arguments.state:
             tables = {name: _state(group, *wide) for name, group in there.items()}
         else:
-            tables = {name: _lags(rows, wide[1]) for name, rows in _all_lags(admin, there).items()}
-    for name, group in described.items():
+            committed = admin.offsets_each(there)
+            failed |= {name: each for name, each in committed.items() if isinstance(each, Exception)}
+            known = {name: each for name, each in committed.items() if not isinstance(each, Exception)}
+            ends = log_ends(admin, _partitions(there, known))
+            tables = {name: _lags(lags(there[name], known[name], ends.offsets), wide[1]) for name in known}
+    for name in outcomes:
+        if name in failed:
+            complain_of(failed[name])
+            continue
+        group = described[name]
         if name not in there:
             complain(f"Consumer group '{name}' does not exist.")
             continue
@@ -85,22 +101,19 @@ def run_describe(arguments: argparse.Namespace) -> int:
         if not rows and not arguments.members:
             complain(f"Consumer group '{name}' has committed no offsets, and no partitions are assigned.")
         show(columns, [(name, *row) for row in rows], as_json=arguments.json)
-    return 1 if len(there) < len(described) else 0
+    return 0 if chosen.is_whole and ends.is_whole and not failed and len(there) == len(described) else 1
 
 
 _Table: TypeAlias = tuple[list[Column], list[tuple[Any, ...]]]
 """Columns and rows; the group's name is added before each row."""
 
 
-def _all_lags(admin: GroupAdmin, groups: Mapping[str, GroupDescription]) -> dict[str, list[PartitionLag]]:
-    """Return the lags of all groups; end offsets that several of them need are requested once."""
-    from kafkalog.client.admin.groups.lag import lags
-
-    committed = admin.offsets(groups)
+def _partitions(
+    groups: Mapping[str, GroupDescription], committed: Mapping[str, Collection[TopicPartition]]
+) -> set[TopicPartition]:
+    """Return the partitions of the groups whose committed offsets are known."""
     wanted = {tp for offsets in committed.values() for tp in offsets}
-    wanted |= {tp for group in groups.values() for member in group.members for tp in member.assignment}
-    ends = log_ends(admin, wanted)
-    return {name: lags(group, committed[name], ends) for name, group in groups.items()}
+    return wanted | {tp for name in committed for member in groups[name].members for tp in member.assignment}
 
 
 def _lags(rows: Iterable[PartitionLag], verbose: bool) -> _Table:

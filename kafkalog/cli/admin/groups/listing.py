@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.admin.groups.common import IN_ZOOKEEPER, Column, add_json, open_admin, show, table
+from kafkalog.cli.admin.groups.common import IN_ZOOKEEPER, Column, add_json, list_each, open_admin, show, table
 from kafkalog.cli.admin.groups.zookeeper import list_all
-from kafkalog.cli.shared.client_options import UsageError, add_action, complain, reporting
+from kafkalog.cli.shared.client_options import UsageError, add_action, reporting
 
 if TYPE_CHECKING:
     from kafkalog.client.admin.groups.descriptions import GroupListing
@@ -53,15 +53,10 @@ def run_list(arguments: argparse.Namespace) -> int:
     states = _known(arguments.state, STATES, "--state")
     types = _known(arguments.type, TYPES, "--type")
     with open_admin(arguments) as admin:
-        of_brokers = admin.list_groups_each(states=states, types=[each.lower() for each in types])
-    errors = {node: each for node, each in of_brokers.items() if isinstance(each, Exception)}
-    if len(errors) == len(of_brokers):
-        raise next(iter(errors.values()))
-    listed = {each.group: each for some in of_brokers.values() if not isinstance(some, Exception) for each in some}
-    _show([listed[name] for name in sorted(listed) if is_of_consumers(listed[name].protocol_type)], arguments)
-    for node, error in errors.items():
-        complain(f"groups whose coordinator is broker {node} are not listed: {getattr(error, 'message', error)}")
-    return int(bool(errors))
+        listed = list_each(admin, states, [each.lower() for each in types])
+    _show([each for each in listed.groups if is_of_consumers(each.protocol_type)], arguments)
+    listed.complain()
+    return int(bool(listed.errors))
 
 
 def _show(found: Sequence[GroupListing], arguments: argparse.Namespace) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kafkalog.cli.admin.groups.common import (
     IN_ZOOKEEPER,
@@ -33,6 +33,7 @@ from kafkalog.cli.shared.client_options import (
 if TYPE_CHECKING:
     from kafkalog.client.admin.groups.group_admin import GroupAdmin
     from kafkalog.client.admin.groups.offset_reset import Plan, Rule
+    from kafkalog.client.offsets import Answers
     from kafkalog.client.types import TopicPartition
 
     Offsets: TypeAlias = Mapping[TopicPartition, int]
@@ -94,14 +95,22 @@ def run_reset_offsets(arguments: argparse.Namespace) -> int:
     left_alone = False
     try:
         with open_admin(arguments) as admin, open_store(admin, arguments) as store:
-            names = store.selected()
-            active = store.active(names)
-            for name in names:
+            chosen = store.selected()
+            left_alone = not chosen.is_whole
+            active = store.active(chosen.names)
+            resets: list[_Reset] = []
+            for name in chosen.names:
                 if name in active:
-                    complain(f"Assignments can only be reset if the group '{name}' is inactive, but {active[name]}.")
+                    complain(f"Assignments can only be reset if the group '{name}' is inactive, but {active[name]}")
                     left_alone = True
-                    continue
-                plan = _plan(admin, name, store.committed, rules, arguments)
+                elif (reset := _reset(admin, name, store.committed, rules, arguments)) is None:
+                    left_alone = True
+                else:
+                    resets.append(reset)
+            logs = _look_up(admin, resets)
+            for reset in resets:
+                name = reset.group
+                plan = _plan(reset, logs)
                 if plan is None:
                     left_alone = True
                     continue
@@ -161,16 +170,32 @@ def _plans_of_file(arguments: argparse.Namespace) -> dict[str, dict[TopicPartiti
         raise UsageError(f"{where}: {error}") from error
 
 
-def _plan(
+class _Reset(NamedTuple):
+    """A group to reset: by which rule, and in which partitions."""
+
+    group: str
+    rule: Rule
+    committed: Offsets
+    partitions: list[TopicPartition]
+
+
+class _Logs(NamedTuple):
+    """The starts and ends of logs, and where a time is in them; or the errors of these lookups."""
+
+    starts: Answers
+    ends: Answers
+    at_time: Answers
+
+
+def _reset(
     admin: GroupAdmin,
     group: str,
     committed_of: Callable[[str], Offsets],
     rules: Rule | dict[str, Rule],
     arguments: argparse.Namespace,
-) -> Plan | None:
-    """Return the new offsets of a group; None after printing why there are none."""
-    from kafkalog.client.admin.groups.offset_reset import LogRange, ResetError, ToPlan, ToTimestamp, plan_reset
-    from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
+) -> _Reset | None:
+    """Return what is to be reset of a group; None after printing that the file has no plan for it."""
+    from kafkalog.client.admin.groups.offset_reset import ToPlan
 
     rule = rules.get(group) if isinstance(rules, dict) else rules
     if rule is None:
@@ -183,18 +208,43 @@ def _plan(
         partitions = (
             sorted(rule.offsets) if isinstance(rule, ToPlan) and not arguments.all_topics else sorted(committed)
         )
-    starts = list_offsets(admin.cluster, dict.fromkeys(partitions, EARLIEST))
-    ends = list_offsets(admin.cluster, dict.fromkeys(partitions, LATEST))
-    at_time = {}
-    if isinstance(rule, ToTimestamp):
-        # Timestamps below 0 stand for the ends of a log.
-        wanted = dict.fromkeys(partitions, max(rule.timestamp, 0))
-        at_time = {tp: found.offset for tp, found in list_offsets(admin.cluster, wanted).items()}
-    logs = {tp: LogRange(starts[tp].offset, ends[tp].offset) for tp in partitions}
+    return _Reset(group, rule, committed, partitions)
+
+
+def _look_up(admin: GroupAdmin, resets: Sequence[_Reset]) -> _Logs:
+    """Ask for the logs of all groups at once, so that a leader that does not answer is waited for once."""
+    from kafkalog.client.admin.groups.offset_reset import ToTimestamp
+    from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets_each
+
+    starts = list_offsets_each(admin.cluster, {tp: EARLIEST for each in resets for tp in each.partitions})
+    answered = [tp for tp, found in starts.items() if not isinstance(found, Exception)]
+    ends = list_offsets_each(admin.cluster, dict.fromkeys(answered, LATEST))
+    # There is one rule for all groups, or a plan for each. Timestamps below 0 stand for the ends of a log.
+    times = {max(each.rule.timestamp, 0) for each in resets if isinstance(each.rule, ToTimestamp)}
+    at_times = [list_offsets_each(admin.cluster, dict.fromkeys(answered, each)) for each in times]
+    return _Logs(starts, ends, at_times[0] if at_times else {})
+
+
+def _plan(reset: _Reset, logs: _Logs) -> Plan | None:
+    """Return the new offsets of a group; None after printing why there are none.
+
+    Raises:
+        KafkaError: A partition does not exist, or its leader refuses to tell its offsets.
+    """
+    from kafkalog.client.admin.groups.offset_reset import LogRange, ResetError, plan_reset
+    from kafkalog.client.errors import ClientTimeoutError
+    from kafkalog.client.outcomes import values_of
+
+    def found(answers: Answers) -> dict[TopicPartition, int]:
+        mine = {tp: answers[tp] for tp in reset.partitions if tp in answers}
+        return {tp: each.offset for tp, each in values_of(mine).items()}
+
     try:
-        return plan_reset(rule, partitions, committed=committed, logs=logs, at_time=at_time)
-    except ResetError as error:
-        complain(f"group {group}: {error}")
+        starts, ends, at_time = map(found, logs)
+        ranges = {tp: LogRange(starts[tp], ends[tp]) for tp in reset.partitions}
+        return plan_reset(reset.rule, reset.partitions, committed=reset.committed, logs=ranges, at_time=at_time)
+    except (ResetError, ClientTimeoutError) as error:
+        complain(f"group {reset.group}: {error}")
         return None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from kafkalog.cli.admin.groups.common import open_zookeeper, selected, selected_in_zookeeper
+from kafkalog.cli.admin.groups.common import Selected, open_zookeeper, selected, selected_in_zookeeper
 
 if TYPE_CHECKING:
     from kafkalog.client.admin.groups.group_admin import GroupAdmin
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 class GroupStore(Protocol):
     """The committed offsets of groups."""
 
-    def selected(self) -> list[str]:
+    def selected(self) -> Selected:
         """Return the groups that the options name."""
 
     def active(self, groups: Sequence[str]) -> dict[str, str]:
-        """Return those of the groups that have members, each with what it is in place of inactive."""
+        """Return those of the groups that have members, or may have some, each with what it is instead of inactive."""
 
     def committed(self, group: str) -> Offsets:
         """Return the offsets of a group; none where there is no such group."""
@@ -40,17 +40,19 @@ class BrokerStore:
         self._admin = admin
         self._arguments = arguments
 
-    def selected(self) -> list[str]:
+    def selected(self) -> Selected:
         return selected(self._admin, self._arguments)
 
     def active(self, groups: Sequence[str]) -> dict[str, str]:
         from kafkalog.client.admin.groups.descriptions import DEAD, EMPTY
 
-        return {
-            name: f"the current state is {group.state}"
-            for name, group in self._admin.describe_groups(groups).items()
-            if group.state not in (EMPTY, DEAD)
-        }
+        found = {}
+        for name, group in self._admin.describe_groups_each(groups).items():
+            if isinstance(group, Exception):
+                found[name] = f"the current state is not known: {getattr(group, 'message', group)}"
+            elif group.state not in (EMPTY, DEAD):
+                found[name] = f"the current state is {group.state}."
+        return found
 
     def committed(self, group: str) -> Offsets:
         return {tp: each.offset for tp, each in self._admin.offsets([group])[group].items()}
@@ -66,7 +68,7 @@ class ZooKeeperStore:
         self._session = session
         self._arguments = arguments
 
-    def selected(self) -> list[str]:
+    def selected(self) -> Selected:
         """Do as the protocol says.
 
         Raises:
@@ -74,14 +76,14 @@ class ZooKeeperStore:
         """
         from kafkalog.client.zookeeper.nodes import check_group
 
-        return [check_group(name) for name in selected_in_zookeeper(self._session, self._arguments)]
+        return Selected([check_group(name) for name in selected_in_zookeeper(self._session, self._arguments)])
 
     def active(self, groups: Sequence[str]) -> dict[str, str]:
         from kafkalog.client.zookeeper import nodes
         from kafkalog.client.zookeeper.steps import Children
 
         members = {name: self._session.perform(Children(nodes.members(name))) for name in groups}
-        return {name: f"it has the members {', '.join(sorted(found))}" for name, found in members.items() if found}
+        return {name: f"it has the members {', '.join(sorted(found))}." for name, found in members.items() if found}
 
     def committed(self, group: str) -> Offsets:
         from kafkalog.client.zookeeper.groups import read_group

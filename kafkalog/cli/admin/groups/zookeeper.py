@@ -9,6 +9,7 @@ from kafkalog.cli.admin.groups.common import (
     OF_PARTITION,
     OF_POSITION,
     Column,
+    LogEnds,
     log_ends,
     open_zookeeper,
     selected_in_zookeeper,
@@ -40,7 +41,7 @@ def list_all(arguments: argparse.Namespace) -> int:
 
 
 def describe(arguments: argparse.Namespace) -> int:
-    """Print offset, lag and owner of each partition; return 1 if a group does not exist."""
+    """Print offset, lag and owner of each partition; return 1 if a group does not exist, or a lag is not known."""
     from kafkalog.client.admin.groups.group_admin import GroupAdmin
     from kafkalog.client.zookeeper.groups import read_group
 
@@ -50,7 +51,7 @@ def describe(arguments: argparse.Namespace) -> int:
         groups = {name: session.run(read_group(name)) for name in selected_in_zookeeper(session, arguments)}
     partitions = {tp for group in groups.values() if group for tp in (*group.offsets, *group.owners)}
     with GroupAdmin(admin_config(arguments)) as admin:
-        ends = log_ends(admin, partitions) if partitions else {}
+        ends = log_ends(admin, partitions) if partitions else LogEnds({}, True)
     for name, group in groups.items():
         if group is None:
             complain(f"Consumer group '{name}' does not exist in ZooKeeper.")
@@ -59,11 +60,11 @@ def describe(arguments: argparse.Namespace) -> int:
             complain(f"Consumer group '{name}' has no active members.")
         rows: list[tuple[Any, ...]] = []
         for tp in sorted({*group.offsets, *group.owners}):
-            offset, end = group.offsets.get(tp), ends.get(tp)
+            offset, end = group.offsets.get(tp), ends.offsets.get(tp)
             lag = None if offset is None or end is None else end - offset
             rows.append((name, *tp, offset, end, lag, group.owners.get(tp)))
         show(COLUMNS, rows, as_json=arguments.json)
-    return 1 if None in groups.values() else 0
+    return 0 if ends.is_whole and None not in groups.values() else 1
 
 
 def delete(arguments: argparse.Namespace) -> int:

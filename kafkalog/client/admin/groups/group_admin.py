@@ -34,7 +34,7 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer.classic.protocol import MalformedMemberDataError
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
-from kafkalog.client.errors import ClientTimeoutError, InvalidResponseError, is_retriable, left_out
+from kafkalog.client.errors import InvalidResponseError, is_retriable, left_out
 from kafkalog.client.metadata import Broker
 from kafkalog.client.network.at_once import ask_at_once
 from kafkalog.client.outcomes import values_of
@@ -229,7 +229,24 @@ class GroupAdmin(Connected):
         return outcomes
 
     def delete_groups(self, groups: Iterable[str]) -> dict[str, Outcome]:
-        """Delete groups and their committed offsets. An outcome may be NonEmptyGroupError or GroupIdNotFoundError."""
+        """Delete groups and their committed offsets. An outcome may be NonEmptyGroupError or GroupIdNotFoundError.
+
+        Raises:
+            ClientTimeoutError: A coordinator has not answered in time. Groups of other coordinators are deleted.
+        """
+        outcomes: dict[str, Outcome] = {}
+        for name, outcome in self.delete_groups_each(groups).items():
+            if outcome is not None and not isinstance(outcome, KafkaError):
+                raise outcome
+            outcomes[name] = outcome
+        return outcomes
+
+    def delete_groups_each(self, groups: Iterable[str]) -> dict[str, Exception | None]:
+        """Delete groups as `delete_groups` does; where a coordinator does not answer, that is the group's outcome.
+
+        Raises:
+            KafkaError, ClientError: A coordinator refuses the whole request, or cannot be asked for a lasting reason.
+        """
 
         def ask(coordinator: Broker, names: Sequence[str], timeout: float) -> Mapping[str, Any]:
             response: DeleteGroupsResponse = self.cluster.request_to(
@@ -237,11 +254,7 @@ class GroupAdmin(Connected):
             )
             return {each.group_id: _outcome(each.error_code, f"group {each.group_id}") for each in response.results}
 
-        outcomes = self._outcomes(groups, ask)
-        for outcome in outcomes.values():
-            if isinstance(outcome, ClientTimeoutError):
-                raise outcome
-        return outcomes
+        return self._outcomes(groups, ask)
 
     def remove_members(
         self, group: str, members: Collection[MemberToRemove] | None = None, *, reason: str = ""
