@@ -20,7 +20,7 @@ from broker.net.links.link import Link
 from broker.net.links.link_errors import LinkError, LinkRefusedError
 from broker.replica.divergence import UNDEFINED
 from broker.replica.fetching.following import Following
-from broker.replica.fetching.truncation import LogTruncation
+from broker.replica.fetching.truncation import TURN_S, LogTruncation
 from broker.replica.manager import ReplicaManager
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.errors import ErrorCode, FencedLeaderEpochError, KafkaError
@@ -341,8 +341,12 @@ class Fetcher:
     async def _take_each(
         self, response: FetchResponse, out_of_range: list[Following], flushing: list[Following]
     ) -> None:
-        """Append what was fetched, or truncate; add to the lists what needs more."""
-        taken = 0
+        """Append what was fetched, or truncate; add to the lists what needs more.
+
+        Other work of the loop has its turn after `TURN_BYTES`, or after `TURN_S`: a leader may have one small batch in
+        each of thousands of partitions.
+        """
+        taken, began = 0, self._now()
         for topic in response.responses:
             name = topic.topic or self._topics.get(topic.topic_id, "")
             for data in topic.partitions:
@@ -365,9 +369,9 @@ class Fetcher:
                 else:
                     # FENCED_LEADER_EPOCH, too: the controller's word on the new epoch is on its way, or was lost.
                     self._delay(following, f"the leader answers {code.name}")
-                if taken > TURN_BYTES:
-                    taken = 0
+                if taken > TURN_BYTES or self._now() > began + TURN_S:
                     await self._truncation.end_turn(at_once=True)
+                    taken, began = 0, self._now()
 
     def _is_followed(self, following: Following) -> bool:
         """Return whether a partition is still followed as it was when a request was sent."""

@@ -1,8 +1,10 @@
-"""Test that a defect which one partition meets keeps no other one from being fetched."""
+"""Test that a defect which one partition meets keeps no other one from being fetched, and that others have turns."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,15 @@ from broker.log.log import Log
 from broker.net.links.link import Link
 from broker.replica.fetching.fetcher import Fetcher, FetchSettings
 from broker.replica.fetching.following import Following
+from broker.replica.fetching.truncation import TURN_S
 from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkalog.protocol.schema import Request
 from kafkalog.storage import names
-from tests.broker.replica.in_process import InProcess, with_broker
+from tests.broker.replica.in_process import DEADLINE_S, InProcess, with_broker
 from tests.support.wire import batch
 
 LEADER = 9
+PARTITIONS = 10
 SETTINGS = FetchSettings(ProtocolVersion.parse("0.10.2"), 500, 1, 10 << 20, 1 << 20, backoff=0.01)
 
 
@@ -127,3 +131,40 @@ def test_a_damaged_log_is_not_followed_any_more_and_takes_nothing_offline(
     (told,) = [record.getMessage() for record in caplog.records if "bad-0 is not fetched" in record.getMessage()]
     assert "kafkalog log verify" in told
     assert str(tmp_path) in told
+
+
+def test_other_work_has_its_turn_between_many_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader may have one small batch in each of thousands of partitions."""
+    usual = Log.append_as_follower
+    appended = 0
+    counts: list[int] = []
+
+    def slowly(log: Log, *args: Any, **options: Any) -> Any:
+        nonlocal appended
+        time.sleep(TURN_S / 2)
+        appended += 1
+        return usual(log, *args, **options)
+
+    monkeypatch.setattr(Log, "append_as_follower", slowly)
+
+    async def work(broker: InProcess) -> None:
+        follows: list[Following] = []
+        for number in range(PARTITIONS):
+            partition = await broker.create_topic(f"t{number}")
+            broker.assign(partition, leader=LEADER, leader_epoch=1, replicas=(0, LEADER), isr=(0, LEADER))
+            follows.append(Following.begin(partition, truncates_on_fetch=False))
+        fetcher = Fetcher(LEADER, OneRecordLeader(), broker.server.replicas, lambda: SETTINGS, lambda: 1)
+        try:
+            for each in follows:
+                fetcher.add(each)
+            async with asyncio.timeout(DEADLINE_S):
+                while appended < PARTITIONS:
+                    counts.append(appended)
+                    await asyncio.sleep(0)
+        finally:
+            await fetcher.close()
+
+    with_broker(tmp_path, work)
+    gaps = [after - before for before, after in pairwise([*counts, PARTITIONS])]
+    # The one in which the time is over is the third at the latest.
+    assert max(gaps) <= 3
