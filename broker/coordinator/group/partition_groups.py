@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from broker.coordinator.batch_sizes import RECORD_BYTES
@@ -348,7 +349,7 @@ class PartitionGroups:
         if producer is None:
             written = log.write(self.index, records)
             group.offsets.appended(placed(offsets, written.first_offset), written.last_offset)
-            log.when_replicated(written, group.offsets.replicated)
+            log.when_replicated(written, partial(self._replicated, group))
         else:
             producer_id, epoch = producer
             written = log.write(self.index, records, producer_id=producer_id, producer_epoch=epoch, transactional=True)
@@ -369,7 +370,22 @@ class PartitionGroups:
             group = self.groups.get(group_id)
             if group is not None:
                 group.offsets.decided(producer_id, committed, written.last_offset)
-                self._parts.log.when_replicated(written, group.offsets.replicated)
+                self._parts.log.when_replicated(written, partial(self._replicated, group))
+
+    def _replicated(self, group: Group, last_offset: int) -> None:
+        was_merging = group.offsets.is_merging
+        group.offsets.replicated(last_offset)
+        if not was_merging:
+            self._merge_later(group)
+
+    def _merge_later(self, group: Group) -> None:
+        """Let others have their turn before the next offsets of a large transaction are merged."""
+        if group.offsets.is_merging and self.groups.get(group.id) is group:
+            self._parts.loop.call_soon(self._merge, group)
+
+    def _merge(self, group: Group) -> None:
+        group.offsets.merge()
+        self._merge_later(group)
 
     # -- forgetting groups
 

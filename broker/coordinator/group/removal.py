@@ -103,16 +103,16 @@ class Removal:
         """
         count = 0
         async for group in self._owner.in_turns():
-            committed = group.offsets.committed
+            offsets = group.offsets
             found = {
                 at: offset
-                for at in group.offsets.known()
+                for at in offsets.known()
                 if at[0] in topics
-                if (offset := committed.get(at)) is None or end is None or offset.stored_at < end
+                if (offset := offsets.get(at)) is None or end is None or offset.stored_at < end
             }
             async for some in self._pieces_of(group, list(found)):
                 # Offsets committed since then belong to a new topic of that name.
-                same = sorted(at for at in some if found[at] is None or committed.get(at) is found[at])
+                same = sorted(at for at in some if found[at] is None or offsets.get(at) is found[at])
                 if same and self._clear(group, same):
                     count += len(same)
         return count
@@ -121,7 +121,7 @@ class Removal:
         """Delete expired offsets, and empty groups that have none left; return how many offsets."""
         count = 0
         async for group in self._owner.in_turns():
-            async for some in self._pieces_of(group, list(group.offsets.committed)):
+            async for some in self._pieces_of(group, group.offsets.partitions()):
                 # Check this for each piece: members may have joined, and offsets committed since have not expired.
                 retention = group.membership.retention()
                 expired: list[TopicPartition] = []

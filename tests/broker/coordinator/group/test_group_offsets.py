@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.coordinator.group import offsets as group_offsets
 from broker.coordinator.group import records
 from broker.coordinator.group.membership import Retention
-from broker.coordinator.group.offsets import Committed, GroupOffsets, Offsets, tombstones
+from broker.coordinator.group.offsets import Committed, GroupOffsets, Offsets, OffsetsView, tombstones
 from broker.coordinator.group.replay import Reader, Replay
 from broker.coordinator.state_log import StateBatch, StateRecord
 from kafkalog.protocol.coordinator_records import GroupMetadataValue, OffsetCommitValue
@@ -124,6 +125,39 @@ def test_what_a_producer_commits_after_its_marker_belongs_to_the_next_transactio
     assert values(offsets.committed) == {T0: 10}
 
 
+def test_offsets_of_a_large_transaction_count_at_once_and_are_merged_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_offsets, "MERGED_AT_ONCE", 1)
+    partitions = [("t", index) for index in range(4)]
+    offsets = GroupOffsets()
+    offsets.appended_transactional(1, {each: at(10, stored_at=each[1]) for each in partitions})
+    offsets.appended({T1: at(20, stored_at=4)}, 4)
+    offsets.replicated(4)
+    offsets.decided(1, committed=True, marked_at=5)
+    assert all(offsets.is_unstable(each) for each in partitions)
+    offsets.replicated(5)
+    expected = {each: 20 if each == T1 else 10 for each in partitions}
+
+    def found(view: OffsetsView) -> dict[tuple[str, int], int]:
+        committed = {each: view[each][0] for each in partitions}
+        return {each: offset.offset for each, offset in committed.items() if offset is not None}
+
+    view = OffsetsView(offsets, require_stable=True)
+    frozen = OffsetsView(offsets)
+    frozen.freeze()
+    rounds = 0
+    while offsets.is_merging:
+        assert found(view) == expected
+        assert sorted(offsets.partitions()) == sorted(offsets.known()) == partitions
+        offsets.merge()
+        rounds += 1
+    assert rounds == 3
+    assert values(offsets.committed) == expected
+    offsets.remove(partitions)
+    assert offsets.is_empty
+    assert found(frozen) == expected
+    assert sorted(frozen.partitions()) == partitions
+
+
 def test_removed_offsets_are_gone_also_those_under_way() -> None:
     offsets = GroupOffsets()
     offsets.appended({T0: at(1, stored_at=0)}, 0)
@@ -191,6 +225,7 @@ STEPS = st.lists(
         st.tuples(st.just("remove"), PARTITIONS),
         # Appends are told to be replicated in any order: which of those that are not yet.
         st.tuples(st.just("replicated"), st.integers(0, 100)),
+        st.tuples(st.just("merge")),
     ),
     max_size=25,
 )
@@ -203,6 +238,12 @@ def placed(log: Log, number: int, partitions: list[tuple[str, int]]) -> Offsets:
 
 @given(STEPS)
 def test_in_any_order_of_replication_the_log_says_the_same(steps: list[tuple[Any, ...]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(group_offsets, "MERGED_AT_ONCE", 1)
+        compare_with_the_log(steps)
+
+
+def compare_with_the_log(steps: list[tuple[Any, ...]]) -> None:
     offsets, log = GroupOffsets(), Log()
     waiting: list[int] = []
     for number, (step, *more) in enumerate(steps):
@@ -222,6 +263,8 @@ def test_in_any_order_of_replication_the_log_says_the_same(steps: list[tuple[Any
         elif step == "remove":
             log.append(tombstones("g", more[0]))
             offsets.remove(more[0])
+        elif step == "merge":
+            offsets.merge()
         elif waiting:
             offsets.replicated(waiting.pop(more[0] % len(waiting)))
         found = log.replayed().offsets.get("g", GroupOffsets())
@@ -229,9 +272,10 @@ def test_in_any_order_of_replication_the_log_says_the_same(steps: list[tuple[Any
         for partition in (T0, T1):
             # What is told as stable is what a reload would tell.
             if not offsets.is_unstable(partition):
-                assert offsets.committed.get(partition) == found.committed.get(partition)
+                assert offsets.get(partition) == found.committed.get(partition)
         if not waiting:
-            assert found.committed == offsets.committed
+            assert found.committed == {partition: offsets.get(partition) for partition in offsets.partitions()}
+            assert found.is_empty == offsets.is_empty
 
 
 # -- what the log says

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group import pace
+from broker.coordinator.group import offsets, pace
 from broker.coordinator.group.classic.classic_group import ClassicGroup
 from broker.coordinator.group.coordinator_parts import LoadState
 from broker.coordinator.group.offsets import GroupOffsets
@@ -108,5 +108,25 @@ def test_offsets_count_when_they_are_looked_at_in_turns(start: Start, monkeypatc
         running.commit(f"g{number}", 1, running.parts.now)
     called = note_turns(running, monkeypatch, GroupOffsets, "expired")
     assert running.run(running.groups.expire_offsets()) == 0
+    assert list(called.values()) == [2, 2, 2]
+    running.groups.stop()
+
+
+def test_offsets_of_a_large_transaction_are_merged_in_turns(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = start(offsets_topic_num_partitions="1")
+    running.ready()
+    committed = {("t", index): at(index) for index in range(6)}
+    running.run(running.groups.commit("g", IN_TRANSACTION, committed, PRODUCER))
+    monkeypatch.setattr(offsets, "MERGED_AT_ONCE", 2)
+    called = note_turns(running, monkeypatch, GroupOffsets, "_commit")
+    [group] = running.groups.groups()
+
+    async def work() -> None:
+        await running.mark(0, True)
+        assert len(running.groups.offsets_of("g", require_stable=True).partitions()) == 6
+        while len(group.offsets.committed) < 6:
+            await asyncio.sleep(0)
+
+    running.run(work())
     assert list(called.values()) == [2, 2, 2]
     running.groups.stop()
