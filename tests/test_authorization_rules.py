@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.api.registry import served_apis
 from kafkalog.protocol.api_keys import ApiKey
-from tests.broker.api.test_authorization_rules import RULES
+from tests.broker.api.authorization_rules import RULES
 
 OF_TOKENS = {
     ApiKey.CREATE_DELEGATION_TOKEN,

@@ -11,20 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.packages import PACKAGES
 from tools.reference.api import list_sections
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = (
-    "broker",
-    "kafkalog",
-    "spark_kafkalog",
-    "pyspark_kafkalog",
-    "benchmarks",
-    "conformance",
-    "peers",
-    "tests",
-    "tools",
-)
 DOUBLE = re.compile(r"(?<!`)``[^`]")
 HEADLESS = re.compile(r'[rR]?"""(?:How|For how|Until when|What|When|Where|Whether|Which|Who|Whose|Why)\b')
 """A docstring that begins with a clause that depends on no verb."""

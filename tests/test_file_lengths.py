@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_docstrings import PACKAGES
+from tests.packages import PACKAGES
 
 ROOT = Path(__file__).parents[1]
 MOST_LINES = 500

@@ -1,7 +1,8 @@
-"""Test that the imports of our modules have no cycles: at the top, inside functions, or for type checkers."""
+"""Test that the imports of our modules have no cycles, and that no module imports from a file of tests."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,14 @@ def test_there_is_no_circle() -> None:
 def test_a_circle_is_found(tmp_path: Path, first: str, second: str) -> None:
     write_package(tmp_path, first, second)
     assert find_circles(read_graph(tmp_path, ("pkg",))) == [["pkg.a", "pkg.b"]]
+
+
+def test_no_module_imports_from_a_file_of_tests() -> None:
+    # What several of them need lies in a module beside them, so that each can be changed alone.
+    importing = re.compile(r"^(?:from|import) (?:tests\S*)?\.test_", re.MULTILINE)
+    sources = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    assert len(sources) > 1000, "the tests have been read"
+    assert [path for path, source in sources.items() if importing.search(source)] == []
 
 
 def write_package(root: Path, first: str, second: str) -> None:

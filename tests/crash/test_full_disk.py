@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.protocol.errors import ErrorCode
-from tests.crash.test_kill_broker import create_topic, read_all
+from tests.crash.support import create_topic, read_all
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch, produce
 

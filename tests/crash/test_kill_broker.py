@@ -10,53 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from peers.process import PeerFailedError, free_port
+from tests.crash.support import DEADLINE_S, PARTITIONS, create_topic, read_all
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
-
-PARTITIONS = 3
-DEADLINE_S = 240.0
-
-
-def create_topic(broker: KafkalogBroker, name: str, partitions: int = PARTITIONS, **config: str) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
-
-
-def read_all(broker: KafkalogBroker, topic: str, partition: int) -> dict[int, bytes]:
-    """Every record of the partition, by offset."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": "unused",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    records: dict[int, bytes] = {}
-    try:
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-        end = time.monotonic() + DEADLINE_S
-        while time.monotonic() < end:
-            message = consumer.poll(1.0)
-            if message is None:
-                continue
-            error = message.error()
-            if error is not None:
-                if error.code() == KafkaError._PARTITION_EOF:
-                    return records
-                continue
-            offset, value = message.offset(), message.value()
-            assert offset is not None
-            assert value is not None
-            assert offset not in records
-            records[offset] = value
-    finally:
-        consumer.close()
-    raise AssertionError(f"the end of {topic}-{partition} was never reached")
 
 
 @pytest.mark.parametrize("idempotent", [True, False])

@@ -13,7 +13,7 @@ from kafkalog.client.admin import Admin, NewTopic
 from kafkalog.client.admin.replicas.replica_admin import ReplicaAdmin, ReplicaOnBroker
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.types import TopicPartition
-from tests.crash.test_kill_broker import read_all
+from tests.crash.support import read_all
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, produce

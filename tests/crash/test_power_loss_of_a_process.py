@@ -21,7 +21,7 @@ from kafkalog.records.batch import decode_batch, iter_headers
 from tests.crash.host import Host
 from tests.crash.lossy_disk import Disk, NoSync, read_record
 from tests.crash.recorded_broker import RecordedBroker
-from tests.crash.test_kill_broker import create_topic, read_all
+from tests.crash.support import create_topic, read_all
 from tests.support.amount import mostly_exhaustive
 from tests.support.kafkalog_broker import KafkalogBroker
 

@@ -10,22 +10,19 @@ from typing import Any
 
 import aiokafka  # type: ignore[import-untyped]
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaError, Producer, TopicPartition
 from kafka import KafkaConsumer
 
 from peers import kcat, require
 from peers.brokers import kafka
 from peers.toolchains import java
+from tests.foreign.support import DEADLINE_S, RECORDS, SETTINGS, consumer, make_topic, produce, take
 from tests.support.kafkalog_broker import KafkalogBroker
 
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-DEADLINE_S = 90.0
 PATIENT = ["--timeout", "60000"]
 """The tool gives up after five seconds unless it is told."""
-RECORDS = 10
-SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
 
 
 @pytest.fixture(scope="module")
@@ -33,43 +30,6 @@ def bootstrap(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """A broker of this module's own, whose groups do not wait for further members."""
     with KafkalogBroker(tmp_path_factory.mktemp("groups"), SETTINGS) as broker:
         yield broker.bootstrap
-
-
-def make_topic(bootstrap: str, name: str, partitions: int = 2) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(DEADLINE_S)
-
-
-def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap})
-    for number, value in enumerate(values):
-        producer.produce(topic, value, partition=number % 2)
-    assert producer.flush(DEADLINE_S) == 0
-
-
-def consumer(bootstrap: str, group: str, **settings: str) -> Consumer:
-    return Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            **{name.replace("_", "."): value for name, value in settings.items()},
-        }
-    )
-
-
-def take(consumers: list[Consumer], count: int) -> list[list[bytes]]:
-    """Poll until there are `count` values in all; return the values of each consumer."""
-    got: list[list[bytes]] = [[] for _ in consumers]
-    end = time.monotonic() + DEADLINE_S
-    while sum(map(len, got)) < count:
-        assert time.monotonic() < end, got
-        for each, values in zip(consumers, got, strict=True):
-            message = each.poll(0.05)
-            if message is not None and message.error() is None:
-                values.append(message.value() or b"")
-    return got
 
 
 def by_confluent(bootstrap: str, topic: str, group: str) -> list[bytes]:

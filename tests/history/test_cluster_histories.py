@@ -16,7 +16,7 @@ from peers.toolchains import java
 from tests.history import brokers
 from tests.history.brokers import HistoryBroker
 from tests.history.plan import BROKER, Act, plan
-from tests.history.test_history import SOAK_COUNT, SOAK_FIRST, run_seeds
+from tests.history.support import SOAK_COUNT, SOAK_FIRST, run_seeds
 from tests.support.amount import mostly_exhaustive
 
 SEEDS = (5, 1, 2)

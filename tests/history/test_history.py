@@ -5,7 +5,6 @@ A failing one says how to run it again: `python -m tests.history.scenario --seed
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,36 +16,13 @@ from peers.brokers import kafka
 from tests.history import brokers
 from tests.history.brokers import HistoryBroker
 from tests.history.plan import BROKER, Act, plan
-from tests.history.scenario import StuckError, run_seed
+from tests.history.support import SOAK_COUNT, SOAK_FIRST, run_seeds
 from tests.support.amount import mostly_exhaustive
 
 SEEDS = 50
 IN_A_TEST = 5
-SOAK_FIRST = int(os.environ.get("KAFKALOG_SOAK_FIRST", "1000"))
-SOAK_COUNT = int(os.environ.get("KAFKALOG_SOAK_COUNT", "3000"))
-"""Seeds of the soak, which may be chosen by the environment."""
 HAPPENS = ("send ok", "commit ok", "copied", "commit offset ok", "read ok", "broker kill")
 """Events that must have happened in a few seeds. Without them, the seeds prove nothing."""
-
-
-def run_seeds(
-    first: int, count: int, broker: HistoryBroker, root: Path, kind: str = "kafkalog", copiers: int = 2
-) -> Counter[str]:
-    """Run these seeds, and return the counts of their events.
-
-    The first seed that breaks a promise fails the test, with everything that is wrong in it.
-    """
-    happened: Counter[str] = Counter()
-    for seed in range(first, first + count):
-        again = f"again: python -m tests.history.scenario --seed {seed} --broker {kind} --copiers {copiers}"
-        try:
-            result = run_seed(seed, broker, root, copiers=copiers)
-        except StuckError as error:
-            raise AssertionError(f"seed {seed}: {error}; {again}") from error
-        told = "\n".join(map(str, result.violations[:50]))
-        assert not result.violations, f"seed {seed} ({result.directory}); {again}\n{told}"
-        happened += result.events
-    return happened
 
 
 @pytest.fixture(scope="module")

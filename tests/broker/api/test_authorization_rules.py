@@ -17,13 +17,11 @@ from kafkalog.protocol.acls import AclPatternType, AclPermission
 from kafkalog.protocol.codec import decode_response
 from kafkalog.protocol.messages import delete_topics, metadata
 from kafkalog.protocol.schema import Struct
-from tests.broker.api import rules_of_administrators, rules_of_clients
+from tests.broker.api.authorization_rules import RULES
 from tests.broker.api.rights import AUTHORIZATION, NAMES, T29, TOPIC, Kind, Need, Op, Rule, topic
 from tests.broker.coordinator.support import Stored
 from tests.broker.serving import TOPIC_ID, Serving
 from tests.support.amount import mostly_exhaustive
-
-RULES = {**rules_of_clients.RULES, **rules_of_administrators.RULES}
 
 
 @pytest.fixture(scope="module")

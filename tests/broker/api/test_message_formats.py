@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import uuid
 from typing import Any
 
 import pytest
@@ -13,23 +12,13 @@ from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.records.any_format import decode_any, iter_any_headers
-from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
-from kafkalog.records.legacy.message_set import encode_message_set
+from tests.broker.api.message_formats import TIME, alter, sent, topic_of
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.wire import create_topic, end_offset, exchange, fetch, list_offset, produce
+from tests.support.wire import end_offset, exchange, fetch, list_offset, produce
 
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 RELEASES = ("0.9.0", "0.10.0", "2.8")
-TIME = 1_700_000_000_000
-
-
-def sent(values: list[bytes], version: int, codec: Codec = Codec.NONE, first: int = 0) -> bytes:
-    """Return the records as a producer puts them into a Produce request of that version."""
-    records = [Record(at, TIME + first + at, b"k", value) for at, value in enumerate(values)]
-    if version >= 3:
-        return bytes(encode_batch(records, codec=codec))
-    return bytes(encode_message_set(records, magic=1 if version == 2 else 0, codec=codec))
 
 
 def rows(data: bytes) -> list[tuple[int, int, bytes | None, int]]:
@@ -45,18 +34,6 @@ def fetched(wire: socket.socket, topic: str, version: int, offset: int = 0, **fi
     if version >= 7:
         fields["session_epoch"] = -1
     return fetch(wire, topic, {0: offset}, version, **fields)[0]
-
-
-def topic_of(wire: socket.socket, **config: str) -> str:
-    name = f"formats-{uuid.uuid4().hex}"
-    create_topic(wire, name, 1, **config)
-    return name
-
-
-def alter(wire: socket.socket, topic: str, **config: str) -> None:
-    configs = [AlterableConfig(name=key.replace("_", "."), value=value) for key, value in config.items()]
-    resource = AlterConfigsResource(resource_type=2, resource_name=topic, configs=configs)
-    assert exchange(wire, AlterConfigsRequest(resources=[resource]), 1).responses[0].error_code == 0
 
 
 def test_all_versions_are_announced(wire: socket.socket) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.cli.log import dump
-from tests.broker.log.tools.test_dump import sample
+from tests.broker.log.tools.sample import sample
 
 DAMAGED = {
     "00000000000000000030.txnindex": b"\xff" * 34,

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 
 from kafkalog.protocol.errors import ErrorCode
-from kafkalog.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
+from tests.broker.config.support import alter_all_brokers
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.wire import batch, create_topic, end_offset, exchange, is_closed, produce
-
-BROKER = 4
-SET = 0
-
-
-def alter_all_brokers(sock: socket.socket, name: str, value: str) -> None:
-    config = AlterableConfig(name=name, config_operation=SET, value=value)
-    resource = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[config])
-    response = exchange(sock, IncrementalAlterConfigsRequest(resources=[resource]), 1)
-    assert response.responses[0].error_code == ErrorCode.NONE
+from tests.support.wire import batch, create_topic, end_offset, is_closed, produce
 
 
 def test_a_dynamic_default_is_still_in_force_for_present_topics_after_a_restart(

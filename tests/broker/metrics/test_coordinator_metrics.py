@@ -12,8 +12,8 @@ from kafkalog.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from tests.broker.api.groups.groups_support import commit, committed, join, leave, member, ready
-from tests.broker.config.test_dynamic_config import alter_all_brokers
-from tests.broker.metrics.test_metrics import Samples, of, scrape
+from tests.broker.config.support import alter_all_brokers
+from tests.broker.metrics.support import Samples, of, scrape
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.requests.transactions import WireProducer
 from tests.support.waiting import wait_until

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import urllib.request
 from collections.abc import Iterator
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
-from prometheus_client.parser import text_string_to_metric_families
 
 from broker.config.definition import ConfigError
 from broker.metrics.catalog import CATALOG, Kind
@@ -20,6 +18,7 @@ from kafkalog.protocol.codec import encode_request
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest
 from peers.process import PeerFailedError, free_port
+from tests.broker.metrics.support import of, scrape, url
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.requests.quotas import ask, limit
 from tests.support.secured.authority import server_file
@@ -35,7 +34,6 @@ from tests.support.wire import (
 )
 
 ROOT = Path(__file__).parents[3]
-Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 @pytest.fixture(scope="module")
@@ -56,25 +54,6 @@ def broker(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def wire(broker: KafkalogBroker) -> Iterator[socket.socket]:
     with broker.connect() as sock:
         yield sock
-
-
-def url(broker: KafkalogBroker) -> str:
-    # The last one, where the broker was started again.
-    return str(re.findall(r"metrics are served on (http\S+)", broker.logged())[-1])
-
-
-def scrape(broker: KafkalogBroker, query: str = "") -> Samples:
-    with urllib.request.urlopen(f"{url(broker)}?{query}", timeout=30) as answer:
-        text = answer.read().decode()
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-
-
-def of(samples: Samples, name: str, **labels: str) -> float:
-    return samples[name, tuple(sorted(labels.items()))]
 
 
 def test_logs_and_traffic(broker: KafkalogBroker, wire: socket.socket) -> None:

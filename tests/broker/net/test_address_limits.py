@@ -9,7 +9,7 @@ import pytest
 
 from broker.config.definition import ConfigError
 from broker.config.listeners import parse_connection_overrides
-from tests.broker.net.test_protected_listener import acceptor_of
+from tests.broker.net.support import acceptor_of
 from tests.broker.replica.in_process import InProcess, with_broker
 
 KEY = "max.connections.per.ip.overrides"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.net.acceptor import Acceptor
 from broker.net.sockets.addresses import peer_address
+from tests.broker.net.support import acceptor_of
 from tests.broker.replica.in_process import InProcess, with_broker
 
 LISTENERS = {
@@ -13,12 +13,6 @@ LISTENERS = {
     "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT",
     "inter.broker.listener.name": "INTERNAL",
 }
-
-
-def acceptor_of(broker: InProcess) -> Acceptor:
-    found = broker.server.acceptor
-    assert found is not None
-    return found
 
 
 def test_a_broker_takes_the_place_of_the_client_that_was_idle_for_longest(tmp_path: Path) -> None:

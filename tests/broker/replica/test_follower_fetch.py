@@ -24,27 +24,14 @@ from kafkalog.protocol.messages.alter_client_quotas import (
     AlterClientQuotasOp,
     AlterClientQuotasRequest,
 )
-from kafkalog.protocol.messages.fetch import FetchRequest, ReplicaState
+from kafkalog.protocol.messages.fetch import ReplicaState
 from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalog.protocol.messages.produce import ProduceRequest
 from tests.broker.replica.in_process import InProcess, Wire, with_broker
-from tests.support.wire import batch, fetch_request, produce_request
+from tests.broker.replica.support import FOLLOWER, fetched, request
+from tests.support.wire import batch, produce_request
 
-FOLLOWER = 9
 VERSIONS = [11, 12]
-
-
-def request(offset: int, epoch: int = 1, replica: int = FOLLOWER, **fields: Any) -> FetchRequest:
-    fetched_epoch = fields.pop("last_fetched_epoch", -1)
-    made = fetch_request("t", {0: offset}, replica_id=replica, **fields)
-    partition = made.topics[0].partitions[0]
-    partition.current_leader_epoch, partition.log_start_offset = epoch, 0
-    partition.last_fetched_epoch = fetched_epoch
-    return made
-
-
-async def fetched(wire: Wire, message: FetchRequest, version: int = 12) -> Any:
-    return (await wire.exchange(message, version)).responses[0].partitions[0]
 
 
 async def replicated(broker: InProcess, isr: tuple[int, ...] = (0, FOLLOWER)) -> tuple[Partition, Wire]:

@@ -10,7 +10,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,17 @@ from peers.brokers import kafka
 from peers.brokers.zookeeper import ZooKeeper
 from peers.clients.base import CODECS, ClientError, Record
 from peers.clients.confluent import ConfluentClient
+from tests.foreign.directories.support import (
+    COMPACT,
+    PLAIN,
+    SEGMENTS,
+    TINY,
+    TINY_SEGMENTS,
+    TRANSACTIONS,
+    Topic,
+    ends_at,
+    first_at,
+)
 from tests.foreign.records import BASE_TIME, KEEP, RECORDS, placed
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
@@ -47,15 +58,12 @@ BROKER = {
     # Copied files have no holes.
     "log.index.size.max.bytes": "65536",
 }
-SEGMENTS = {"segment.bytes": "65536", "index.interval.bytes": "1024", **KEEP}
-TINY_SEGMENTS = {"segment.bytes": "1500", **KEEP}
 COMPACTED = {
     "cleanup.policy": "compact",
     "segment.bytes": "4096",
     "min.cleanable.dirty.ratio": "0.01",
     **KEEP,
 }
-PLAIN, TINY, TRANSACTIONS, COMPACT = "plain", "tiny-segments", "transactions", "compacted"
 FORMATS = {"format-v0": "0.9.0", "format-v1": "0.10.2"}
 UPGRADED = "format-upgraded"
 DELETED, DELETED_IN = 3, 35
@@ -63,16 +71,6 @@ TIMES = [BASE_TIME - 1, BASE_TIME + 7, BASE_TIME + 31, BASE_TIME + 150, BASE_TIM
 KEYED = tuple(record for record in RECORDS if record.key is not None)[:5]
 """A topic that was compacted is one here, too, and takes no record without a key."""
 NO_HEADERS = tuple(replace(record, headers=()) for record in RECORDS)
-
-
-@dataclass
-class Topic:
-    """The offsets and records of partition 0 of a topic, as Apache Kafka served them."""
-
-    end: int
-    records: list[Record]
-    committed: list[Record]
-    times: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -107,10 +105,6 @@ def write_tiny_segments(client: ConfluentClient) -> list[Record]:
         producer.produce(TINY, record.value, record.key, 0, timestamp=record.timestamp or 0)
     assert producer.flush(DEADLINE_S) == 0
     return placed(tuple(records))
-
-
-def ends_at(client: ConfluentClient, offset: int) -> bool:
-    return client.list_offset(TRANSACTIONS, 0, "latest")[0] == offset
 
 
 def write_transactions(client: ConfluentClient) -> tuple[list[Record], list[Record]]:
@@ -183,11 +177,6 @@ def write_old_formats(client: ConfluentClient) -> dict[str, list[Record]]:
         wait_until(partial(produced, codec), f"records in {codec} are produced")
     found[UPGRADED] += placed(RECORDS * len(CODECS), len(found[UPGRADED]))
     return found
-
-
-def first_at(records: list[Record], at: int) -> int:
-    """Offset of the first record that is not older than `at`, or -1."""
-    return next((record.offset for record in records if (record.timestamp or 0) >= at), -1)
 
 
 def write_everything(client: ConfluentClient, log_dir: Path) -> dict[str, Topic]:

@@ -18,7 +18,7 @@ from kafkalog.records.any_format import decode_any
 from peers import require
 from peers.brokers import kafka
 from peers.brokers.zookeeper import ZooKeeper
-from tests.foreign.test_groups import DEADLINE_S, RECORDS, consumer, make_topic, produce, take
+from tests.foreign.support import DEADLINE_S, RECORDS, consumer, make_topic, produce, take
 from tests.support.kafkalog_broker import KafkalogBroker
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]

@@ -33,7 +33,7 @@ from peers.brokers.zookeeper import ZooKeeper
 from peers.clients.base import CODECS, ClientError, Record
 from peers.clients.confluent import ConfluentClient
 from tests.broker.log.support import batch, marker
-from tests.foreign.directories.test_apache_directories import SEGMENTS, TINY_SEGMENTS, Topic, ends_at, first_at
+from tests.foreign.directories.support import SEGMENTS, TINY_SEGMENTS, Topic, ends_at, first_at
 from tests.foreign.records import BASE_TIME, RECORDS, placed
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until

@@ -23,7 +23,7 @@ from kafkalog.protocol.errors import InvalidRequestError, OffsetOutOfRangeError,
 from kafkalog.records.batch import iter_headers
 from peers.brokers.secured_kafka import ALICE, PASSWORD_MECHANISMS, SecuredKafka, password_of
 from peers.security.certificates import PASSWORD, Certificates
-from tests.kafkalog.client.fetch.test_simple_consumer import drain
+from tests.kafkalog.client.fetch.draining import drain
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]

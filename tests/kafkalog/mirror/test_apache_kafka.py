@@ -22,12 +22,12 @@ from peers import require
 from peers.brokers import kafka
 from peers.toolchains import java
 from tests.kafkalog.mirror.conftest import Clusters, Mirror, StartMirror, all_contents, read_all
+from tests.kafkalog.mirror.created_again import create_again
 from tests.kafkalog.mirror.drilling import GroupDrill
 from tests.kafkalog.mirror.golden import RECORDS
-from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, checkpoints, commit
-from tests.kafkalog.mirror.keeping.test_keeping import KEEP, fails, same
-from tests.kafkalog.mirror.keeping.test_task import batch
-from tests.kafkalog.mirror.test_created_again import create_again
+from tests.kafkalog.mirror.housekeeping.support import ON, checkpoints, commit
+from tests.kafkalog.mirror.keeping.batches import batch
+from tests.kafkalog.mirror.keeping.kept import KEEP, fails, same
 from tests.kafkalog.mirror.writing import make, transactions, write
 from tests.support.waiting import wait_until
 

@@ -6,35 +6,19 @@ import logging
 
 import pytest
 
-from kafkalog.client.admin import Admin, NewTopic
+from kafkalog.client.admin import Admin
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.positions.created_again import topic_ids
 from kafkalog.mirror.internal_topics.stored import read_kept, read_stored
 from kafkalog.mirror.settings import MirrorSettings
-from kafkalog.protocol.errors import TopicAlreadyExistsError
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, read_all
-from tests.kafkalog.mirror.keeping.test_keeping import KEEP, fails
+from tests.kafkalog.mirror.created_again import create_again
+from tests.kafkalog.mirror.keeping.kept import KEEP, fails
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.waiting import wait_until
 
 RUNNING = pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
 ALL = {"emit_checkpoints_enabled": "true"}
-
-
-def create_again(clusters: Clusters, topic: str, partitions: int = 1) -> None:
-    with Admin(clusters.client("source")) as admin:
-        admin.delete_topics([topic])
-        wait_until(lambda: topic not in admin.list_topics(), "the topic is gone")
-        # With ZooKeeper, brokers forget a topic before its deletion has ended.
-        wait_until(lambda: _creates(admin, NewTopic(topic, partitions, 1)), "the topic is created again")
-
-
-def _creates(admin: Admin, topic: NewTopic) -> bool:
-    try:
-        admin.create_topics([topic])
-    except TopicAlreadyExistsError:
-        return False
-    return True
 
 
 def named_as_in_the_source(clusters: Clusters, settings: MirrorSettings, tp: TopicPartition, next_offset: int) -> bool:

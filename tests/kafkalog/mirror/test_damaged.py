@@ -18,7 +18,7 @@ from kafkalog.mirror.copying.damaged import DamagedPartitions
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.copying.worker import Worker
 from tests.kafkalog.mirror.conftest import IDENTITY, Clusters, Mirror, StartMirror, read_all, settings_of
-from tests.kafkalog.mirror.keeping.test_keeping import KEEP
+from tests.kafkalog.mirror.keeping.kept import KEEP
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.waiting import wait_until
 

@@ -7,7 +7,7 @@ from kafkalog.client.admin.configs import ConfigChange, ConfigResource
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.internal_topics.compacted import read_topic
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, read_all
-from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, checkpoints, commit
+from tests.kafkalog.mirror.housekeeping.support import ON, checkpoints, commit
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.waiting import wait_until
 

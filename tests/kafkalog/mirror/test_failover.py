@@ -10,7 +10,7 @@ import pytest
 
 from tests.kafkalog.mirror.conftest import AT_ONCE, Clusters, StartMirror
 from tests.kafkalog.mirror.drilling import LEAST, GroupDrill
-from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON
+from tests.kafkalog.mirror.housekeeping.support import ON
 from tests.support.kafkalog_broker import KafkalogBroker
 
 

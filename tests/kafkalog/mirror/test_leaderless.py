@@ -14,7 +14,7 @@ from kafkalog.mirror import rechecks
 from kafkalog.mirror.copying.positions import leaderless
 from kafkalog.protocol.errors import LeaderNotAvailableError
 from tests.kafkalog.mirror.conftest import IDENTITY, Clusters, StartMirror, read_all
-from tests.kafkalog.mirror.keeping.test_keeping import KEEP
+from tests.kafkalog.mirror.keeping.kept import KEEP
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.waiting import wait_until
 

@@ -15,7 +15,7 @@ from peers import require
 from peers.brokers import kafka
 from peers.process import Process
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, all_contents, read_all
-from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, checkpoints, commit
+from tests.kafkalog.mirror.housekeeping.support import ON, checkpoints, commit
 from tests.kafkalog.mirror.writing import make
 from tests.support.waiting import wait_until
 

@@ -14,10 +14,10 @@ from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying import held
 from peers.brokers import kafka
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, all_contents, committed, read_all
-from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, checkpoints, commit
-from tests.kafkalog.mirror.keeping.test_keeping import KEEP, same
-from tests.kafkalog.mirror.test_created_again import create_again
-from tests.kafkalog.mirror.test_refused_batches import OWN, values_of, write_values
+from tests.kafkalog.mirror.created_again import create_again
+from tests.kafkalog.mirror.housekeeping.support import ON, checkpoints, commit
+from tests.kafkalog.mirror.keeping.kept import KEEP, same
+from tests.kafkalog.mirror.values import OWN, values_of, write_values
 from tests.kafkalog.mirror.writing import make, transactions, write
 from tests.support.older_kafka import older_kafka
 from tests.support.waiting import wait_until

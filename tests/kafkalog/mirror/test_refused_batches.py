@@ -10,30 +10,22 @@ import pytest
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import ConfigChange, ConfigResource
 from kafkalog.client.producer import Producer
-from kafkalog.client.types import ConsumerRecord, TopicPartition
+from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying import held
 from kafkalog.mirror.copying.refused_batches import RefusedBatch, RefusedBatches
 from kafkalog.mirror.keeping import topics
 from kafkalog.mirror.topics.selection import NameFilter
 from kafkalog.protocol.errors import CorruptMessageError, InvalidRecordError, KafkaError, MessageTooLargeError
 from tests.kafkalog.mirror.conftest import Clusters, Mirror, StartMirror, all_contents, read_all
-from tests.kafkalog.mirror.keeping.test_keeping import KEEP
+from tests.kafkalog.mirror.keeping.kept import KEEP
+from tests.kafkalog.mirror.values import OWN, values_of, write_values
 from tests.kafkalog.mirror.writing import make
 from tests.support.waiting import wait_until
 
-OWN = {"config_properties_exclude": "max.message.bytes,cleanup.policy"}
-"""With these the target's topics are configured otherwise than the source's."""
 NUMBERED = {**KEEP, "numbered": ""}
 """As with a target of Apache Kafka."""
 LIMIT = "2000"
 LARGE = b"L" * 3000
-
-
-def write_values(address: str, topic: str, values: list[bytes], key: bytes | None = b"k", partition: int = 0) -> None:
-    """Write each value as a batch of its own."""
-    with Producer({"bootstrap.servers": address}) as producer:
-        for value in values:
-            producer.send(topic, value, key, partition=partition).result()
 
 
 def configure(address: str, topic: str, name: str, value: str) -> None:
@@ -54,10 +46,6 @@ def start(start_mirror: StartMirror, monkeypatch: pytest.MonkeyPatch) -> StartMi
         return start_mirror(topic, **OWN, **properties, **extra)
 
     return start
-
-
-def values_of(records: list[ConsumerRecord]) -> list[bytes | None]:
-    return [record.value for record in records]
 
 
 @pytest.mark.parametrize("tasks", ["1", "8"])

@@ -30,7 +30,7 @@ from spark_kafkalog.compat.streams import file_sink, micro_batch, prefetched, qu
 from spark_kafkalog.compat.versions import TESTED, is_tested
 from spark_kafkalog.compat.workers import forks, processes, starting
 from spark_kafkalog.jobs.directories import check_written
-from tests.spark_kafkalog.queries.test_stream import wait_for
+from tests.spark_kafkalog.queries.streaming import wait_for
 
 NUMBERS = "SELECT id, id AS value FROM range(10)"
 

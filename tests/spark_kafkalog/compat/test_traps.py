@@ -21,7 +21,7 @@ from spark_kafkalog.executor.tasks import SmallBatch
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
 from tests.spark_kafkalog.conftest import Reads
-from tests.spark_kafkalog.queries.test_stream import Sink, wait_for
+from tests.spark_kafkalog.queries.streaming import Sink, wait_for
 from tests.spark_kafkalog.topics import Topics, numbers
 
 

@@ -17,7 +17,7 @@ from spark_kafkalog.driver.small_batches import ROWS, TRY_AFTER, SmallBatches
 from spark_kafkalog.offsets import OffsetRange
 from spark_kafkalog.options.source_options import SourceOptions
 from tests.spark_kafkalog.conftest import Reads
-from tests.spark_kafkalog.queries.test_stream import wait_for
+from tests.spark_kafkalog.queries.streaming import wait_for
 from tests.spark_kafkalog.topics import CODECS, Topics, numbers
 from tests.spark_kafkalog.without_spark import Stream
 

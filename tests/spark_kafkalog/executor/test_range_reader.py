@@ -23,15 +23,11 @@ from spark_kafkalog.executor import range_reader as reader_module
 from spark_kafkalog.executor.batch_pieces import cut_pieces
 from spark_kafkalog.executor.range_reader import read_range
 from spark_kafkalog.options.source_options import SourceOptions
+from tests.spark_kafkalog.executor.support import options_for
 from tests.spark_kafkalog.topics import Topics, numbers
 
 if TYPE_CHECKING:
     from kafkalog.protocol.messages.fetch import FetchRequest, FetchResponse
-
-
-def options_for(topics: Topics, topic: str, **options: Any) -> SourceOptions:
-    given = {"kafka.bootstrap.servers": topics.bootstrap, "subscribe": topic}
-    return SourceOptions.parse(given | {name: str(value) for name, value in options.items()})
 
 
 def read(topics: Topics, topic: str, start: int, end: int, **options: Any) -> list[bytes]:

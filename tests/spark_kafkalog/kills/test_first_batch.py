@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from peers.process import tail
 from spark_kafkalog import offsets
-from tests.spark_kafkalog.kills.test_exactly_once import DEADLINE_S, PARTITIONS, ROOT, Driver, log_content
+from tests.spark_kafkalog.kills.support import DEADLINE_S, PARTITIONS, ROOT, Driver, log_content
 from tests.spark_kafkalog.topics import Topics, numbers
 from tests.support.kafkalog_broker import KafkalogBroker
 

@@ -17,7 +17,7 @@ from peers.brokers.kafka import ApacheKafka
 from peers.cache import require
 from spark_kafkalog.data_loss import DataLossError
 from tests.spark_kafkalog.offline.written import offsets, plan, rows
-from tests.spark_kafkalog.queries.test_apache_kafka import transact
+from tests.spark_kafkalog.queries.transactions import transact
 from tests.spark_kafkalog.topics import CODECS, DEADLINE_S, T0_MS, Topics, numbers
 from tests.spark_kafkalog.without_spark import Batch
 from tests.support.kafkalog_broker import KafkalogBroker

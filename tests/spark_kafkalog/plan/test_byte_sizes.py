@@ -5,24 +5,19 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.config import ClientConfig
-from kafkalog.client.fetch.partition_fetcher import PartitionFetcher
 from kafkalog.client.types import TopicPartition
-from kafkalog.records.batch import iter_headers
 from spark_kafkalog.driver.batch_density import batch_density
 from spark_kafkalog.driver.discovery import Discovery
 from spark_kafkalog.offsets import OffsetRange
-from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.plan import byte_sizes
 from spark_kafkalog.plan.byte_sizes import ByBytes, Profile
 from spark_kafkalog.plan.splitting import split
+from tests.spark_kafkalog.plan.support import options_for, spans
 from tests.spark_kafkalog.topics import Topics
 from tests.spark_kafkalog.without_spark import Batch, Stream
 
@@ -164,23 +159,6 @@ def test_a_split_by_bytes_covers_the_same_offsets(batches: list[tuple[int, int]]
 
 
 # ---------------------------------------------------------------------------------------------- in a broker
-
-
-def options_for(topics: Topics, topic: str, **options: Any) -> SourceOptions:
-    given = {"kafka.bootstrap.servers": topics.bootstrap, "subscribe": topic}
-    return SourceOptions.parse(given | {name: str(value) for name, value in options.items()})
-
-
-def spans(bootstrap: str, tp: TopicPartition) -> list[tuple[int, int, int]]:
-    """Base offset, next offset and bytes of every batch, as they are fetched."""
-    with Cluster(ClientConfig.from_dict({"bootstrap.servers": bootstrap})) as cluster:
-        found, offset = list[tuple[int, int, int]](), 0
-        with PartitionFetcher(cluster, tp, max_wait=0) as fetcher:
-            while len((chunk := fetcher.fetch(offset)).records):
-                headers = [header for _, header in iter_headers(chunk.records)]
-                found += [(header.base_offset, header.next_offset, header.size) for header in headers]
-                offset = chunk.next_offset(offset)
-        return found
 
 
 def test_headers_are_what_the_log_has(topics: Topics) -> None:

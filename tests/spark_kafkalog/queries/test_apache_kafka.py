@@ -21,8 +21,9 @@ from peers.brokers.kafka import ApacheKafka
 from peers.cache import require
 from spark_kafkalog.driver.discovery import Discovery
 from tests.spark_kafkalog.conftest import Reads
-from tests.spark_kafkalog.plan.test_byte_sizes import options_for, spans
-from tests.spark_kafkalog.queries.test_stream import Sink, wait_for
+from tests.spark_kafkalog.plan.support import options_for, spans
+from tests.spark_kafkalog.queries.streaming import Sink, wait_for
+from tests.spark_kafkalog.queries.transactions import transact
 from tests.spark_kafkalog.topics import CODECS, DEADLINE_S, Topics, numbers
 from tests.spark_kafkalog.without_spark import Batch, Stream, chosen
 
@@ -44,22 +45,6 @@ def topics(apache_kafka: ApacheKafka) -> Topics:
 @pytest.fixture(scope="module")
 def batch(apache_kafka: ApacheKafka) -> Batch:
     return Batch(apache_kafka.bootstrap)
-
-
-def transact(topics: Topics, topic: str, parts: list[tuple[list[bytes], bool]], identity: str = "t") -> None:
-    """Transactions one after another; each is committed or aborted."""
-    producer = Producer({"bootstrap.servers": topics.bootstrap, "transactional.id": f"{topic}-{identity}"})
-    producer.init_transactions(DEADLINE_S)
-    for values, commit in parts:
-        producer.begin_transaction()
-        for value in values:
-            producer.produce(topic, value, partition=0)
-        # What is aborted must have been written before.
-        producer.flush(DEADLINE_S)
-        if commit:
-            producer.commit_transaction(DEADLINE_S)
-        else:
-            producer.abort_transaction(DEADLINE_S)
 
 
 @pytest.mark.parametrize("codec", CODECS)

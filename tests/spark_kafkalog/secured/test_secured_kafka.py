@@ -30,7 +30,7 @@ from spark_kafkalog.load.load_options import LoadOptions
 from spark_kafkalog.load.runner import ThreadRunner
 from spark_kafkalog.options.source_options import SourceOptions
 from tests.spark_kafkalog.jobs.submitting import submit
-from tests.spark_kafkalog.queries.test_stream import Sink
+from tests.spark_kafkalog.queries.streaming import Sink
 from tests.spark_kafkalog.topics import numbers
 from tests.support.command import Ended, call
 from tests.support.secured.acls import allow

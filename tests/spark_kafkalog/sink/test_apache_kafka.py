@@ -15,8 +15,8 @@ from peers.brokers.kafka import ApacheKafka
 from peers.cache import require
 from tests.spark_kafkalog.conftest import Reads
 from tests.spark_kafkalog.sink.conftest import Writes
+from tests.spark_kafkalog.sink.draining import Query
 from tests.spark_kafkalog.sink.support import Tasks, batch_of, columns, consume
-from tests.spark_kafkalog.sink.test_stream import Query
 from tests.spark_kafkalog.sink.transactional.committed import Died, Sink
 from tests.spark_kafkalog.topics import CODECS, DEADLINE_S, Topics, numbers
 

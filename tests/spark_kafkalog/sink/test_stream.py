@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -11,28 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark_kafkalog.conftest import Reads
 from tests.spark_kafkalog.sink.conftest import Writes
+from tests.spark_kafkalog.sink.draining import DEADLINE_S, Query
 from tests.spark_kafkalog.sink.support import consume
 from tests.spark_kafkalog.topics import Topics, numbers
-
-DEADLINE_S = 240
-
-
-class Query:
-    """A streaming query from a topic, run to the end of what is there, time after time."""
-
-    def __init__(self, writes: Writes, checkpoint: Path, **options: Any) -> None:
-        self._writes = writes
-        self._options = {"checkpointLocation": str(checkpoint), **options}
-
-    def drain(self, frame: DataFrame, mode: str = "append") -> None:
-        """Run with Trigger.AvailableNow. Raises what it ended with."""
-        writer = frame.writeStream.format("kafkalog").outputMode(mode).trigger(availableNow=True)
-        writer = writer.option("kafka.bootstrap.servers", self._writes.bootstrap).options(**self._options)
-        query = writer.start()
-        try:
-            assert query.awaitTermination(DEADLINE_S)
-        finally:
-            query.stop()
 
 
 def test_topic_to_topic(writes: Writes, reads: Reads, topics: Topics, tmp_path: Path) -> None:

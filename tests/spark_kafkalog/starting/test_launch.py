@@ -8,18 +8,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 import pytest
 
 from spark_kafkalog.compat.workers import starting
+from tests.spark_kafkalog.starting.support import LAUNCHER, LINUX
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.spark]
-LAUNCHER = Path(__file__).parents[3] / "scripts" / "kafkalog-python"
-LINUX = pytest.mark.skipif(sys.platform != "linux", reason="missing because only Linux has fork servers")
 LOOKUP = ("-m", starting.DAEMON, "pyspark.sql.worker.lookup_data_sources")
 ENDED = (1, 4)
 """PySpark's daemon has written its port, four bytes, and has ended with its input. Its exit code is always 1."""

@@ -14,7 +14,7 @@ import pytest
 from peers import require
 from peers.toolchains import java
 from spark_kafkalog.compat.workers import starting
-from tests.spark_kafkalog.starting.test_launch import LAUNCHER, LINUX
+from tests.spark_kafkalog.starting.support import LAUNCHER, LINUX
 from tests.spark_kafkalog.topics import Topics
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.spark, pytest.mark.timeout(300)]

@@ -19,7 +19,7 @@ from spark_kafkalog.driver.discovery import Discovery
 from spark_kafkalog.executor.batch_pieces import PIECE_ROWS
 from spark_kafkalog.offsets import Position
 from spark_kafkalog.options.parsing import OptionsError
-from tests.spark_kafkalog.executor.test_range_reader import options_for
+from tests.spark_kafkalog.executor.support import options_for
 from tests.spark_kafkalog.topics import CODECS, T0_MS, Topics, numbers
 from tests.spark_kafkalog.without_spark import Batch, chosen
 from tests.support.kafkalog_broker import KafkalogBroker

@@ -13,15 +13,14 @@ from broker.api import large
 from broker.api.errors import ClientGoneError
 from broker.api.fetch import fetch, fetch_in_turns, fetch_session
 from kafkalog.protocol.errors import ErrorCode
-from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tests.broker.api.fetch.support import NEVER_MS, sizes, told, wanted
 from tests.broker.coordinator.support import Stored
-from tests.broker.serving import HERE, RECORDS, TOPIC_ID, Serving
+from tests.broker.serving import HERE, RECORDS, Serving
 from tests.support.in_process.asking import Client
 
 NONE = 90
 """Partitions of `t`, of which most are not there."""
 AT_ONCE = 10
-NEVER_MS = 1_000_000
 
 
 @pytest.fixture
@@ -33,34 +32,6 @@ def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving
     monkeypatch.setattr(fetch_session, "STEP", AT_ONCE)
     with Stored(tmp_path, {}) as parts:
         yield Serving(parts, fetch.HANDLERS)
-
-
-def wanted(
-    partitions: Any, session_id: int = 0, epoch: int = -1, wait_ms: int = 0, min_bytes: int = 1, **fields: Any
-) -> FetchRequest:
-    rows = [FetchPartition(partition=index, partition_max_bytes=1 << 20, **fields) for index in partitions]
-    topics = [FetchTopic(topic="t", topic_id=TOPIC_ID, partitions=rows)] if rows else []
-    return FetchRequest(
-        replica_id=-1, max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=1 << 20, session_id=session_id,
-        session_epoch=epoch, topics=topics,
-    )  # fmt: skip
-
-
-def told(response: Any) -> list[tuple[int, int, int, bytes]]:
-    """Return the number, error, high watermark and bytes of each partition in a response."""
-    return [
-        (row.partition_index, row.error_code, row.high_watermark, _bytes(row.records))
-        for topic in response.responses
-        for row in topic.partitions
-    ]
-
-
-def _bytes(records: Any) -> bytes:
-    return bytes(records.read() if hasattr(records, "read") else records)
-
-
-def sizes(response: Any) -> dict[int, int]:
-    return {index: len(records) for index, _, _, records in told(response) if records}
 
 
 def test_others_have_their_turn_while_many_partitions_are_fetched(serving: Serving) -> None:

@@ -10,7 +10,7 @@ import pytest
 from broker.controller.cluster.succession import Succession
 from broker.controller.cluster_topics import ClusterExecution
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.broker.controller.cluster.test_members import IDS, Cluster, play
+from tests.broker.controller.cluster.support import IDS, Cluster, play
 
 SHUTDOWN_S = 5.0
 SETTINGS = {"kafkalog.shutdown.timeout.ms": str(int(SHUTDOWN_S * 1000))}

@@ -15,7 +15,7 @@ from kafkalog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from tests.broker.controller.cluster.test_members import IDS, Cluster, play
+from tests.broker.controller.cluster.support import IDS, Cluster, play
 
 DEBUGGING_REPLICA, LATEST = -2, -1
 

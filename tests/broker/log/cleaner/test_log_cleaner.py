@@ -14,32 +14,12 @@ import pytest
 from broker.log.cleaner.cleaner_config import CleanerConfig
 from broker.log.cleaner.log_cleaner import LogCleaner
 from broker.log.directories.checkpoints import read_offsets, write_offsets
-from broker.log.log import Log
-from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
 from broker.system.workers import T, ThreadWorkers, Ts, Workers
 from kafkalog.storage import names
+from tests.broker.log.cleaner.cleaning_threads import COMPACT, EAGER, fill, run, until
 from tests.broker.log.cleaner.support import keyed, records_of
 from tests.broker.log.support import NOW, FaultyOps
-from tests.support.waiting import wait_until
-
-COMPACT = LogConfig(cleanup_policy=("compact",), segment_bytes=2000, file_delete_delay_ms=0)
-EAGER = CleanerConfig(backoff_ms=1, dedupe_buffer_size=1 << 20)
-
-
-def fill(logs: LogManager, topic: str, keys: int, config: LogConfig = COMPACT, timestamp: int = NOW) -> Log:
-    log = logs.create(topic, 0, config=config)
-    for index in range(100):
-        data = keyed([(b"%d" % (index % keys), b"v" * 50)], timestamp=timestamp)
-        log.append_batch(data, leader_epoch=0, now_ms=NOW)
-    log.roll(NOW)
-    log.high_watermark = log.log_end_offset
-    return log
-
-
-async def until(holds: Callable[[], bool], what: str) -> None:
-    """`wait_until`, while the loop goes on."""
-    await asyncio.get_running_loop().run_in_executor(None, wait_until, holds, what)
 
 
 @pytest.fixture
@@ -50,30 +30,6 @@ def ops() -> FaultyOps:
 @pytest.fixture
 def logs(tmp_path: Path, ops: FaultyOps) -> LogManager:
     return LogManager([tmp_path / "log"], COMPACT, clock=lambda: NOW, ops=ops)
-
-
-def run(
-    logs: LogManager,
-    act: Callable[[LogCleaner], Coroutine[Any, Any, None]],
-    config: CleanerConfig | Callable[[], CleanerConfig] = EAGER,
-    workers: Workers | None = None,
-) -> None:
-    """Let a cleaner run while `act` does."""
-    settings = config if callable(config) else lambda: config
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        cleaner = LogCleaner(logs, loop, workers or ThreadWorkers(2), settings, lambda: NOW, logs._ops)
-        # The rate holds over an interval, and one has passed.
-        cleaner._throttle._since -= 1
-        cleaner.start()
-        try:
-            await act(cleaner)
-        finally:
-            await cleaner.stop()
-
-    asyncio.run(main())
-    assert logs.shutdown()
 
 
 class Interrupted(ThreadWorkers):

@@ -15,8 +15,8 @@ from broker.log.cleaner.selection import examine
 from broker.log.log import Log
 from broker.log.log_manager import LogManager
 from broker.system.workers import NoThreadError, T, ThreadWorkers, Ts, Workers
+from tests.broker.log.cleaner.cleaning_threads import COMPACT, fill, run, until
 from tests.broker.log.cleaner.support import keyed
-from tests.broker.log.cleaner.test_log_cleaner import COMPACT, fill, run, until
 from tests.broker.log.support import NOW
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from broker.log.read.read_ahead import AHEAD_BYTES, MAX_STREAMS, STRETCH_BYTES, ReadAhead
 from broker.system import page_cache
-from tests.broker.system.test_page_cache import drop, evict, pages_in_memory
+from tests.broker.system.support import drop, evict, pages_in_memory
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch, create_topic, fetch, produce
 

@@ -19,7 +19,7 @@ from kafkalog.records.batch import LOG_OVERHEAD
 from kafkalog.storage import names
 from kafkalog.storage.index_entries import OFFSET_ENTRY
 from tests.broker.log.tools.damaged import BATCHES, SEGMENTS, check, errors, flip, logs, positions
-from tests.broker.log.tools.test_repair import mend, values
+from tests.broker.log.tools.mending import mend, values
 
 pytestmark = pytest.mark.usefixtures("each_check")
 

@@ -14,7 +14,7 @@ from broker.metadata.tree.store import ZooKeeperStore
 from broker.metadata.znodes import paths
 from broker.zookeeper.interface import Delete
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from tests.broker.controller.cluster.test_members import IDS, Cluster, play
+from tests.broker.controller.cluster.support import IDS, Cluster, play
 from tests.broker.metadata.tree.support import World, new_topic, run
 
 LOOKS = {"kafkalog.role.check.interval.ms": "20000"}

@@ -19,7 +19,7 @@ from broker.replica.hosting.applier import LeaderAndIsr, ReplicaApplier
 from broker.zookeeper.interface import ConnectionLossError, Delete, Node, SetData
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.storage import names
-from tests.broker.controller.cluster.test_members import IDS, Cluster, play
+from tests.broker.controller.cluster.support import IDS, Cluster, play
 from tests.simulation.zookeeper import SimulatedSession
 
 LOOKS = {"kafkalog.role.check.interval.ms": "20000"}

@@ -33,7 +33,7 @@ from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest, Sasl
 from kafkalog.protocol.schema import Request
 from kafkalog.protocol.wire.sasl import Mechanism, make_mechanism
 from tests.broker.net.links.support import DEADLINE_S, SETTINGS, linked, run, until
-from tests.kafkalog.protocol.wire.test_sasl import ScramServer
+from tests.kafkalog.protocol.wire.support import ScramServer
 from tests.support.scripted import Halted, Handler, ScriptedBroker, Silence, frame
 
 # Peers that lie, die or say nothing

@@ -28,7 +28,7 @@ from peers.process import free_port
 from peers.security import certificates
 from peers.security.certificates import make_certificates
 from peers.toolchains import java
-from tests.broker.net.tls.test_served import port_of, serve, sessions
+from tests.broker.net.tls.listeners import port_of, serve, sessions
 from tests.broker.replica.in_process import InProcess
 from tests.crash.cluster.drilled import DrilledCluster
 from tests.support.broker_cluster import IDS

@@ -12,8 +12,8 @@ import pytest
 from broker.config.server import BrokerConfig
 from broker.net.tls.listeners import TlsListeners
 from broker.runtime import wall_clock_ms
-from tests.broker.net.tls.test_transport import Loop
-from tests.broker.security.tls.test_contexts import shake_hands
+from tests.broker.net.tls.moved_clock import Loop
+from tests.broker.security.tls.support import shake_hands
 from tests.support.secured.authority import DAY, LOCAL, authority, client_context, server_file
 
 MAILS = "broker.net.tls.listeners"

@@ -6,7 +6,6 @@ import asyncio
 import ssl
 import struct
 import time
-from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from urllib.request import urlopen
 import pytest
 
 from broker.net.limits.told import LINES
-from broker.net.session import Session
 from broker.net.tls import transport as transports
 from broker.net.tls.listeners import TlsListeners
 from kafkalog.protocol.errors import ErrorCode
@@ -27,33 +25,11 @@ from kafkalog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from kafkalog.protocol.messages.metadata import MetadataRequest
-from tests.broker.replica.in_process import InProcess, Wire, with_broker
-from tests.support.secured.authority import Authority, authority, client_context, server_file
+from tests.broker.net.tls.listeners import port_of, serve, sessions
+from tests.broker.replica.in_process import InProcess, Wire
+from tests.support.secured.authority import Authority, authority, client_context
 
 TLS_HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(506)
-
-
-def settings(**more: str) -> dict[str, str]:
-    """Return the configuration of a broker with four listeners."""
-    return {
-        "listeners": ",".join(f"{name}://127.0.0.1:0" for name in ("PLAINTEXT", "SSL", "MTLS", "ASKS")),
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,MTLS:SSL,ASKS:SSL",
-        "ssl.keystore.location": str(server_file()),
-        "ssl.truststore.location": str(authority().certificate),
-        "listener.name.mtls.ssl.client.auth": "required",
-        "listener.name.asks.ssl.client.auth": "requested",
-        "listener.name.asks.ssl.principal.mapping.rules": "RULE:CN=([a-z]+)/$1/U",
-        **more,
-    }
-
-
-def serve(directory: Path, work: Callable[[InProcess], Coroutine[Any, Any, None]], **more: str) -> None:
-    with_broker(directory, work, settings(**more))
-
-
-def port_of(broker: InProcess, listener: str) -> int:
-    (port,) = (each.port for each in broker.server.endpoints if each.name == listener)
-    return port
 
 
 async def connect(broker: InProcess, listener: str, context: ssl.SSLContext) -> Wire:
@@ -62,12 +38,6 @@ async def connect(broker: InProcess, listener: str, context: ssl.SSLContext) -> 
     )
     broker._writers.append(writer)
     return Wire(reader, writer)
-
-
-def sessions(broker: InProcess, listener: str) -> list[Session]:
-    acceptor = broker.server.acceptor
-    assert acceptor is not None
-    return [each.session for each in acceptor.connections if each.endpoint.name == listener]
 
 
 def tls_of(broker: InProcess) -> TlsListeners:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import os
 import random
 import ssl
@@ -18,45 +16,11 @@ from broker.net.tls.transport import PART_BYTES, TlsTransport
 from broker.net.tls.turns import STEPS_A_TURN, HandshakeTurns
 from broker.security.tls.failures import HandshakeError
 from tests.broker.net.over_tls import TlsPeer
-from tests.broker.net.simulated import Timer
+from tests.broker.net.tls.moved_clock import Loop
 from tests.broker.net.transports import InMemoryPeer, InMemoryTransport
 from tests.support.secured.authority import DAY, Authority, authority, client_context, server_context
 
 ROUNDS = 20_000
-
-
-class Loop:
-    """A clock that a test moves, and calls that it makes."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self._soon: list[Callable[[], None]] = []
-        self._timers: list[tuple[float, int, Timer]] = []
-        self._numbers = itertools.count()
-
-    def time(self) -> float:
-        return self.now
-
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        self._soon.append(callback)
-
-    def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
-        timer = Timer(callback)
-        heapq.heappush(self._timers, (self.now + delay, next(self._numbers), timer))
-        return timer
-
-    def turn(self) -> None:
-        """Make the calls that are due; those that they ask for come in the next turn."""
-        due, self._soon = self._soon, []
-        for callback in due:
-            callback()
-
-    def pass_time(self, seconds: float) -> None:
-        self.now += seconds
-        while self._timers and self._timers[0][0] <= self.now:
-            timer = heapq.heappop(self._timers)[2]
-            if timer.callback is not None:
-                timer.callback()
 
 
 class Pair:

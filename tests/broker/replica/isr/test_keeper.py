@@ -13,7 +13,7 @@ from broker.replica.partition import Partition
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.fetch import FetchRequest, ReplicaState
 from tests.broker.replica.in_process import InProcess, with_broker
-from tests.broker.replica.test_follower_fetch import FOLLOWER, fetched, request
+from tests.broker.replica.support import FOLLOWER, fetched, request
 from tests.support.wire import batch, produce_request
 
 

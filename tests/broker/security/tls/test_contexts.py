@@ -10,6 +10,7 @@ import pytest
 from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
 from broker.security.tls.contexts import Contexts, make_contexts
+from tests.broker.security.tls.support import shake_hands
 from tests.support.secured.authority import LOCAL, Authority, authority, client_context, server_file
 
 STORES = Path(__file__).parents[3] / "golden" / "stores"
@@ -23,22 +24,6 @@ def contexts(texts: dict[str, str], *, protocol: str = "SSL", between_brokers: b
 
 def trusting(path: Path | None = None) -> dict[str, str]:
     return {"truststore.location": str(path or authority().certificate)}
-
-
-def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.SSLObject]:
-    """Let two contexts shake hands; return both ends."""
-    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
-    sides = (
-        client.wrap_bio(down, up, server_hostname="localhost"),
-        server.wrap_bio(up, down, server_side=True),
-    )
-    for _ in range(4):
-        for side in sides:
-            try:
-                side.do_handshake()
-            except ssl.SSLWantReadError:
-                continue
-    return sides
 
 
 @pytest.mark.parametrize(

@@ -26,13 +26,12 @@ from kafkalog.protocol.errors import (
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.fetch import (
     AbortedTransaction,
-    FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
-    PartitionData,
 )
 from kafkalog.protocol.messages.metadata import MetadataRequest
-from kafkalog.records.batch import assign_offsets, iter_headers
+from kafkalog.records.batch import iter_headers
+from tests.kafkalog.client.fetch.answers import answer, records
 from tests.kafkalog.client.support import TP, config_for
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.scripted import Answer, ScriptedBroker, api_versions, metadata
@@ -148,17 +147,6 @@ def test_a_restarted_broker_is_read_on(start_broker: Callable[..., KafkalogBroke
 
 
 # Against brokers that do as they are told
-
-
-def records(base_offset: int, values: list[bytes | None]) -> bytearray:
-    made = batch(values)
-    assign_offsets(made, 0, base_offset, 0)
-    return made
-
-
-def answer(error_code: int = 0, data: bytes | bytearray | None = b"", **fields: object) -> FetchResponse:
-    partition = PartitionData(partition_index=0, error_code=error_code, records=data, **fields)  # type: ignore[arg-type]
-    return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
 
 
 @pytest.fixture

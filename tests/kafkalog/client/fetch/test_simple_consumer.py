@@ -29,13 +29,12 @@ from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker
 from kafkalog.records.errors import CorruptRecordError
-from tests.kafkalog.client.fetch.test_partition_fetcher import records
+from tests.kafkalog.client.fetch.answers import records
+from tests.kafkalog.client.fetch.draining import DEADLINE_S, drain
 from tests.kafkalog.client.support import config_for
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.scripted import ScriptedBroker, Silence, metadata
 from tests.support.wire import batch, create_topic, produce
-
-DEADLINE_S = 240.0
 
 
 @pytest.fixture
@@ -56,16 +55,6 @@ def make_consumer(make_config: Callable[..., ClientConfig]) -> Iterator[Callable
     yield make
     for consumer in made:
         consumer.close()
-
-
-def drain(consumer: SimpleConsumer, count: int) -> list[ConsumerRecord]:
-    """Poll until `count` records are there."""
-    found: list[ConsumerRecord] = []
-    end = time.monotonic() + DEADLINE_S
-    while len(found) < count:
-        assert time.monotonic() < end, f"only {len(found)} of {count} records came"
-        found += consumer.poll(1.0)
-    return found
 
 
 def values(found: list[ConsumerRecord]) -> dict[int, list[bytes | None]]:

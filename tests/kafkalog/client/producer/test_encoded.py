@@ -18,7 +18,7 @@ from kafkalog.records.batch import HEADER_SIZE, NO_PRODUCER_ID, Record, encode_b
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import RecordsError
 from tests.kafkalog.client.producer import test_faults as faults
-from tests.kafkalog.client.producer.test_producer import batches, new_topic, producer, records, values
+from tests.kafkalog.client.producer.stored import batches, new_topic, producer, records, values
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.tcp_proxy import Proxy
 

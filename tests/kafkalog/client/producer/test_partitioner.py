@@ -12,16 +12,7 @@ from hypothesis import strategies as st
 from kafkalog.client.producer.partition_queue import PartitionQueue
 from kafkalog.client.producer.partitioner import StickyPartitioner, murmur2, partition_for_key
 from kafkalog.client.producer.sender.topic_metadata import TopicState
-
-# UtilsTest.testMurmur2 of Apache Kafka (signed there).
-KNOWN = {
-    b"21": -973932308,
-    b"foobar": -790332482,
-    b"a-little-bit-long-string": -985981536,
-    b"a-little-bit-longer-string": -1486304829,
-    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
-    bytes([ord("a"), ord("b"), ord("c")]): 479470107,
-}
+from tests.kafkalog.client.producer.known_hashes import KNOWN
 
 
 @pytest.mark.parametrize(("data", "signed"), KNOWN.items())

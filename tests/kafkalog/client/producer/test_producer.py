@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -15,17 +14,17 @@ from typing import Any
 import pytest
 
 from kafkalog.client.errors import ClientTimeoutError, ConfigError
-from kafkalog.client.producer import DeliveryFuture, Producer, ProducerClosedError, ProducerConfig
+from kafkalog.client.producer import DeliveryFuture, ProducerClosedError, ProducerConfig
 from kafkalog.client.producer.partitioner import partition_for_key
 from kafkalog.protocol.errors import (
     MessageTooLargeError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from kafkalog.records.batch import BatchHeader, Record, decode_batch, iter_headers
+from kafkalog.records.batch import Record
 from kafkalog.records.compression import Codec
+from tests.kafkalog.client.producer.stored import batches, new_topic, producer, records, values
 from tests.support.waiting import wait_until
-from tests.support.wire import create_topic, fetch
 
 DEADLINE_S = 240.0
 
@@ -41,40 +40,6 @@ def sock(broker_address: str) -> Iterator[socket.socket]:
 def topic(sock: socket.socket) -> str:
     """A new topic with one partition."""
     return new_topic(sock)
-
-
-def new_topic(sock: socket.socket, partitions: int = 1, **configs: str) -> str:
-    name = f"producer-{uuid.uuid4().hex[:12]}"
-    create_topic(sock, name, partitions, **configs)
-    return name
-
-
-def producer(broker_address: str, **properties: Any) -> Producer:
-    return Producer(
-        {"bootstrap.servers": broker_address, **{key.replace("_", "."): value for key, value in properties.items()}}
-    )
-
-
-def batches(sock: socket.socket, topic: str, partition: int = 0) -> list[tuple[BatchHeader, list[Record]]]:
-    """Every batch of a partition, as it is in the log."""
-    found: list[tuple[BatchHeader, list[Record]]] = []
-    offset = 0
-    while True:
-        data = fetch(sock, topic, {partition: offset})[partition]
-        assert data.error_code == 0
-        whole = [decode_batch(data.records, at) for at, _ in iter_headers(data.records)]
-        if not whole:
-            return found
-        found += whole
-        offset = whole[-1][0].next_offset
-
-
-def records(sock: socket.socket, topic: str, partition: int = 0) -> list[Record]:
-    return [record for _, each in batches(sock, topic, partition) for record in each]
-
-
-def values(sock: socket.socket, topic: str, partition: int = 0) -> list[bytes | None]:
-    return [record.value for record in records(sock, topic, partition)]
 
 
 def test_everything_of_a_record(broker_address: str, sock: socket.socket, topic: str) -> None:

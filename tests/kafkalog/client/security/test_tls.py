@@ -24,7 +24,7 @@ from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from kafkalog.protocol.messages.produce import ProduceRequest, ProduceResponse
 from peers import require
 from peers.security.certificates import PASSWORD, Certificates, make_certificates, missing
-from tests.kafkalog.client.fetch.test_partition_fetcher import answer
+from tests.kafkalog.client.fetch.answers import answer
 from tests.support.scripted import Halted, ScriptedBroker, taken
 from tests.support.wire import batch, fetch_request, produce_request
 

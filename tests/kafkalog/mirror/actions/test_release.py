@@ -13,7 +13,7 @@ from kafkalog.mirror.internal_topics.stored import read_positions
 from kafkalog.mirror.keeping.topics import adopt
 from kafkalog.protocol.errors import PolicyViolationError
 from tests.kafkalog.mirror.conftest import IDENTITY, Clusters, StartMirror, read_all, settings_of
-from tests.kafkalog.mirror.keeping.test_keeping import KEEP
+from tests.kafkalog.mirror.keeping.kept import KEEP
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.command import call
 from tests.support.waiting import wait_until

@@ -20,7 +20,7 @@ from kafkalog.mirror.internal_topics.stored import read_marks
 from kafkalog.mirror.metrics import MetricsEndpoint
 from kafkalog.protocol.errors import GroupAuthorizationFailedError, LeaderNotAvailableError
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, read_all
-from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, commit
+from tests.kafkalog.mirror.housekeeping.support import ON, commit
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.command import call
 from tests.support.waiting import wait_until

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.client.admin import Admin
 from kafkalog.client.admin.groups.descriptions import CommittedOffset
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.types import TopicPartition
@@ -13,16 +12,11 @@ from kafkalog.mirror.housekeeping.group_positions import to_commit
 from kafkalog.mirror.internal_topics.compacted import read_topic
 from kafkalog.mirror.internal_topics.formats import Checkpoint, Heartbeat
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, committed, read_all
+from tests.kafkalog.mirror.housekeeping.support import ON, checkpoints, commit
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.waiting import wait_until
 
 TP = TopicPartition("A.words", 0)
-ON = {
-    "emit_checkpoints_enabled": "true",
-    "emit_checkpoints_interval_seconds": "1",
-    "sync_group_offsets_enabled": "true",
-    "sync_group_offsets_interval_seconds": "1",
-}
 
 
 def checkpoint(upstream: int, downstream: int) -> Checkpoint:
@@ -51,17 +45,6 @@ def test_a_group_without_members_only_goes_forward() -> None:
     other = TopicPartition("A.words", 1)
     assert to_commit(mine, {}) == {TP: CommittedOffset(6), other: CommittedOffset(1)}
     assert to_commit(mine, {TP: CommittedOffset(6), other: CommittedOffset(0)}) == {other: CommittedOffset(1)}
-
-
-def checkpoints(clusters: Clusters, alias: str, group: str) -> dict[TopicPartition, tuple[int, int]]:
-    records = read_topic(clusters.client("target"), f"{alias}.checkpoints.internal", 30.0)
-    found = [Checkpoint.read(record.key, record.value) for record in records]
-    return {each.partition: (each.upstream, each.downstream) for each in found if each.group == group}
-
-
-def commit(address: str, group: str, topic: str, offset: int) -> None:
-    with Admin({"bootstrap.servers": address}) as admin:
-        admin.groups.alter_offsets(group, {TopicPartition(topic, 0): offset})
 
 
 def test_a_group_goes_on_in_the_target(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:

@@ -26,7 +26,7 @@ from kafkalog.mirror.internal_topics.stored import read_marks
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.protocol.errors import GroupAuthorizationFailedError
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, committed, read_all
-from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, commit
+from tests.kafkalog.mirror.housekeeping.support import ON, commit
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.waiting import wait_until
 

@@ -13,7 +13,7 @@ from peers import require
 from peers.toolchains import java
 from tests.crash.cluster.drilled import DrilledCluster, drilled_cluster
 from tests.kafkalog.mirror.conftest import AT_ONCE, Clusters, Mirror, read_all, settings_of
-from tests.kafkalog.mirror.keeping.test_keeping import KEEP, located
+from tests.kafkalog.mirror.keeping.kept import KEEP, located
 from tests.kafkalog.mirror.writing import PARTITIONS, Writer, make
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until

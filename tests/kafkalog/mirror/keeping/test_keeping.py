@@ -13,56 +13,27 @@ from kafkalog.client.consumer import Consumer
 from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
 from kafkalog.client.types import (
     READ_UNCOMMITTED,
-    ConsumerRecord,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     TopicPartition,
 )
 from kafkalog.mirror.copying.positions.leaderless import LeaderlessPartitions
 from kafkalog.mirror.internal_topics.stored import returning_topics
-from kafkalog.mirror.keeping.errors import KeepingError
 from kafkalog.mirror.keeping.topics import adopt
 from kafkalog.mirror.topics.follower import MIRROR_SOURCE
 from tests.kafkalog.mirror.conftest import (
     IDENTITY,
     Clusters,
-    Mirror,
     StartMirror,
     committed,
-    contents,
     read_all,
     settings_of,
 )
-from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, commit
+from tests.kafkalog.mirror.housekeeping.support import ON, commit
+from tests.kafkalog.mirror.keeping.kept import KEEP, fails, located, same
 from tests.kafkalog.mirror.writing import make, transactions, write
 from tests.support.command import call
 from tests.support.waiting import wait_until
-
-KEEP = {"replication_offsets": "keep"}
-
-
-def located(found: dict[int, list[ConsumerRecord]]) -> dict[int, list[tuple[object, ...]]]:
-    """Return offset, time of records and what a mirror keeps of them, by partition."""
-    return {
-        number: [
-            (each.offset, each.timestamp_type, *content)
-            for each, content in zip(records, contents(records), strict=True)
-        ]
-        for number, records in found.items()
-    }
-
-
-def same(clusters: Clusters, topic: str, remote: str, count: int) -> None:
-    """Check that both sides have the same committed records at the same offsets."""
-    assert located(read_all(clusters.target, remote, count)) == located(read_all(clusters.source, topic, count))
-
-
-def fails(mirror: Mirror) -> str:
-    """Wait until a mirror ends; return the message of its error, which must be one of keeping."""
-    wait_until(lambda: not mirror.running, "the mirror ends")
-    failure = mirror.stop()
-    assert isinstance(failure, KeepingError), failure
-    return str(failure)
 
 
 def mirror_source(address: str, topic: str, change: ConfigChange | None = None) -> str | None:

@@ -17,8 +17,8 @@ import pytest
 from kafkalog.client.types import READ_COMMITTED, ConsumerRecord
 from tests.kafkalog.mirror.conftest import AT_ONCE, Clusters, all_contents, read_all, settings_of
 from tests.kafkalog.mirror.drilling import Application, is_back
-from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON
-from tests.kafkalog.mirror.keeping.test_keeping import located
+from tests.kafkalog.mirror.housekeeping.support import ON
+from tests.kafkalog.mirror.keeping.kept import located
 from tests.kafkalog.mirror.process import MirrorProcess
 from tests.kafkalog.mirror.writing import PARTITIONS, Writer, make
 from tests.support.kafkalog_broker import KafkalogBroker

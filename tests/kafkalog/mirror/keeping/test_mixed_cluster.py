@@ -20,7 +20,7 @@ from peers import require
 from peers.brokers import kafka
 from tests.broker.member.mixed_cluster import AS_3_9, OURS, MixedCluster, mixed_cluster
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror
-from tests.kafkalog.mirror.keeping.test_keeping import KEEP, same
+from tests.kafkalog.mirror.keeping.kept import KEEP, same
 from tests.kafkalog.mirror.writing import make, transactions, write
 from tests.support.waiting import wait_until
 from tests.support.wire import exchange

@@ -10,7 +10,6 @@ import pytest
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.transactions.requests import TransactionRequests
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.copying.batching.batches import MirroredBatch
 from kafkalog.mirror.copying.batching.joining import JOINED_BYTES
 from kafkalog.mirror.keeping.errors import KeepingError, OffsetsIgnoredError, TargetLostRecordsError
 from kafkalog.mirror.keeping.sender import MAX_REQUEST_BATCHES, KeptBatch, Place
@@ -18,21 +17,13 @@ from kafkalog.mirror.keeping.task import KeptTask
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.protocol.messages.produce import ProduceRequest
-from kafkalog.records.batch import Record, encode_batch, read_header
+from kafkalog.records.batch import read_header
 from tests.kafkalog.mirror.conftest import Clusters, read_all
+from tests.kafkalog.mirror.keeping.batches import STEP, batch
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.scripted import ScriptedBroker, metadata, taken
 
 COUNT = 300
-STEP = 5
-
-
-def batch(first: int, stated: bool) -> MirroredBatch:
-    records = [Record(first + at, 1000, None, b"%d" % (first + at)) for at in range(STEP)]
-    if not stated:
-        records = [record._replace(offset=at) for at, record in enumerate(records)]
-    data = encode_batch(records, base_offset=first if stated else 0)
-    return MirroredBatch(data, ((first, STEP),), False)
 
 
 def producer_id(clusters: Clusters, settings: MirrorSettings) -> int:

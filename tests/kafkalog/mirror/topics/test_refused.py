@@ -11,7 +11,7 @@ from kafkalog.client.admin import Admin, NewTopic
 from kafkalog.mirror import rechecks
 from kafkalog.protocol.errors import InvalidConfigError, KafkaError, PolicyViolationError, ReassignmentInProgressError
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, read_all
-from tests.kafkalog.mirror.keeping.test_keeping import KEEP
+from tests.kafkalog.mirror.keeping.kept import KEEP
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.waiting import wait_until
 

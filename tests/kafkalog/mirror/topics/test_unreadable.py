@@ -13,7 +13,7 @@ from kafkalog.mirror import rechecks
 from kafkalog.mirror.claims.returning import UnclearTopicsError, returning_of, unclear_topics
 from kafkalog.mirror.keeping.topics import give_up
 from tests.kafkalog.mirror.conftest import IDENTITY, Clusters, StartMirror, read_all, settings_of
-from tests.kafkalog.mirror.keeping.test_keeping import KEEP
+from tests.kafkalog.mirror.keeping.kept import KEEP
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.member import MemberCluster
 from tests.support.waiting import wait_until

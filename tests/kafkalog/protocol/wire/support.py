@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import os
 import struct
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from typing import Any
 
@@ -99,3 +103,40 @@ def feed(wire: Wire, data: bytes, pieces: Iterable[int] = ()) -> list[Any]:
 
 def metadata_of(number: int) -> MetadataResponse:
     return MetadataResponse(brokers=[MetadataResponseBroker(node_id=number, host="h" * (number % 50), port=number)])
+
+
+class ScramServer:
+    """The server's side of RFC 5802, from the stored keys of one user."""
+
+    def __init__(self, algorithm: str, username: str, password: str, iterations: int = 4096) -> None:
+        self.algorithm = algorithm
+        self.username = username
+        self.salt = os.urandom(16)
+        self.iterations = iterations
+        salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), self.salt, iterations)
+        self.stored_key = hashlib.new(algorithm, hmac.digest(salted, b"Client Key", algorithm)).digest()
+        self.server_key = hmac.digest(salted, b"Server Key", algorithm)
+        self.first = ""
+        self.bare = ""
+        self.extensions = ""
+
+    def begin(self, message: bytes) -> bytes:
+        header, _, self.bare = message.decode().partition(",,")
+        assert header == "n"
+        name, nonce = self.bare.split(",r=")
+        # Extensions are a part of what the client signs, and not of the nonce.
+        nonce, _, self.extensions = nonce.partition(",")
+        assert name.removeprefix("n=").replace("=2C", ",").replace("=3D", "=") == self.username
+        self.first = (
+            f"r={nonce}{b64encode(os.urandom(9)).decode()},s={b64encode(self.salt).decode()},i={self.iterations}"
+        )
+        return self.first.encode()
+
+    def end(self, message: bytes) -> bytes:
+        without_proof, _, proof = message.decode().rpartition(",p=")
+        signed = f"{self.bare},{self.first},{without_proof}".encode()
+        signature = hmac.digest(self.stored_key, signed, self.algorithm)
+        client_key = bytes(a ^ b for a, b in zip(b64decode(proof), signature, strict=True))
+        if hashlib.new(self.algorithm, client_key).digest() != self.stored_key:
+            return b"e=invalid-proof"
+        return b"v=" + b64encode(hmac.digest(self.server_key, signed, self.algorithm))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from kafkalog.records.arrow import arrow_schema, decode_arrow, encode_arrow
+from kafkalog.records.arrow import arrow_schema, encode_arrow
 from kafkalog.records.batch import (
     NO_TIMESTAMP_TYPE_FLAG,
     Record,
@@ -23,6 +23,7 @@ from kafkalog.records.batch import (
 from kafkalog.records.compression import Codec
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker
 from kafkalog.records.errors import CorruptRecordError, InvalidRecordError, RecordsError, RecordTooLargeError
+from tests.kafkalog.records.arrow.support import END, _decode, _values
 from tests.kafkalog.records.support import (
     ALL_COLUMNS,
     CODECS,
@@ -33,17 +34,6 @@ from tests.kafkalog.records.support import (
     record_lists,
     timestamps,
 )
-
-END = 2**62
-
-
-def _decode(buf: bytes, start: int = 0, end: int = END, columns: Any = ALL_COLUMNS, **options: Any) -> Any:
-    return decode_arrow(buf, topic="t", partition=3, start=start, end=end, columns=columns, **options)
-
-
-def _values(buf: bytes, **options: Any) -> tuple[list[bytes | None], int]:
-    batch, next_offset = _decode(buf, columns=["value"], **options)
-    return [] if batch is None else batch.column(0).to_pylist(), next_offset
 
 
 def _log(batches: list[tuple[Codec, list[Record]]]) -> tuple[bytes, int]:

@@ -17,7 +17,7 @@ from kafkalog.records.arrow.integers import to_arrow, to_numpy
 from kafkalog.records.batch import decode_batch
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import RecordTooLargeError
-from tests.kafkalog.client.producer.test_partitioner import KNOWN
+from tests.kafkalog.client.producer.known_hashes import KNOWN
 
 pytestmark = pytest.mark.usefixtures("each_build")
 

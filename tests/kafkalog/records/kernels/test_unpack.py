@@ -20,7 +20,7 @@ from kafkalog.records.kernels.abi import table as t
 from kafkalog.records.kernels.checked import memory
 from kafkalog.records.kernels.checked.memory import Range
 from kafkalog.records.kernels.compiled import native
-from tests.kafkalog.records.arrow.test_arrow import _values
+from tests.kafkalog.records.arrow.support import _values
 
 pytestmark = pytest.mark.usefixtures("each_build")
 

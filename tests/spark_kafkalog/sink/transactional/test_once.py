@@ -21,7 +21,7 @@ import pytest
 from peers.cache import require
 from peers.process import tail
 from peers.toolchains import java
-from tests.spark_kafkalog.kills.test_exactly_once import Driver
+from tests.spark_kafkalog.kills.support import Driver
 from tests.spark_kafkalog.sink.transactional.committed import committed
 from tests.spark_kafkalog.topics import Topics, numbers
 from tests.support import faults
