@@ -73,6 +73,9 @@ def admit(request: Request, partition: Partition, header: BatchHeader, verified:
             abortable=request.version >= ABORTABLE_SINCE,
         )
     except _NOT_KNOWN as error:
+        partition.log.producers.note_unverified(
+            header.producer_id, header.producer_epoch, header.base_sequence, request.broker.now_ms()
+        )
         raise NotEnoughReplicasError(
             f"Unable to verify the partition has been added to the transaction. Underlying error: {error.code.name}"
         ) from error

@@ -29,6 +29,14 @@ class BatchMetadata(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
+class UnverifiedBatch(NamedTuple):
+    """Describe a batch that was refused because its transaction could not be verified."""
+
+    epoch: int
+    first_sequence: int
+    seen_ms: int
+
+
 class ProducerEntry:
     """Hold the state of one producer id.
 

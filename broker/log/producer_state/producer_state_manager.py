@@ -7,7 +7,8 @@ of its open transaction. This decides what happens to a batch that arrives (KIP-
 * The sequence range of one of the last five batches: a duplicate, answered with the offsets of the first append.
 * A new epoch: the batch must begin at sequence 0, unless nothing is known of the producer.
 * The same epoch: the batch must begin right after the last sequence (which wraps from 2^31 - 1 to 0), else
-  OUT_OF_ORDER_SEQUENCE_NUMBER. An unknown producer may begin anywhere, because its state may have expired.
+  OUT_OF_ORDER_SEQUENCE_NUMBER. An unknown producer may begin anywhere, because its state may have expired, but not
+  behind a batch that it has to send again because its transaction could not be verified (KIP-890).
 
 Followers do not check sequences: they append what the leader appended. The state is a function of the log; snapshots
 (`producer_snapshots`) only shorten the time to rebuild it. A snapshot has only the last batch of each producer, as in
@@ -27,7 +28,13 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
 from broker.log.files.file_ops import OS, FileOps
-from broker.log.producer_state.producer_entry import NO_EPOCH, NO_SEQUENCE, BatchMetadata, ProducerEntry
+from broker.log.producer_state.producer_entry import (
+    NO_EPOCH,
+    NO_SEQUENCE,
+    BatchMetadata,
+    ProducerEntry,
+    UnverifiedBatch,
+)
 from broker.log.producer_state.producer_snapshots import read, write
 from kafkalog.protocol.errors import (
     InvalidProducerEpochError,
@@ -40,6 +47,9 @@ from kafkalog.storage.snapshots import CorruptSnapshotError, SnapshotEntry
 from kafkalog.storage.transaction_entries import AbortedTransaction
 
 logger = logging.getLogger(__name__)
+
+MOST_UNVERIFIED = 10_000
+"""The most producers that are remembered because their transaction could not be verified."""
 
 
 class ProducerStateManager:
@@ -57,7 +67,7 @@ class ProducerStateManager:
     """
 
     __slots__ = (
-        "_directory", "_label", "_ops", "_snapshot_offset", "_snapshots", "_unreplicated", "_unsynced",
+        "_directory", "_label", "_ops", "_snapshot_offset", "_snapshots", "_unreplicated", "_unsynced", "_unverified",
         "end_offset", "expiration_ms", "ongoing", "producers",
     )  # fmt: skip
 
@@ -72,6 +82,8 @@ class ProducerStateManager:
         self._unreplicated: dict[int, int] = {}
         """Decided transactions whose marker is not yet below the high watermark: first offset to the marker's
         offset."""
+        self._unverified: dict[int, UnverifiedBatch] = {}
+        """Batches that producers have to send again, by producer id."""
         self._snapshots = sorted(snapshots)
         self._unsynced: list[str] = []
         self.end_offset = 0
@@ -95,11 +107,12 @@ class ProducerStateManager:
 
         Raises:
             InvalidProducerEpochError: the producer was fenced by a newer epoch.
-            OutOfOrderSequenceNumberError: the sequence does not follow.
+            OutOfOrderSequenceNumberError: the sequence does not follow, or an earlier one has to be sent again.
             InvalidTxnStateError: a non-transactional batch within the producer's transaction.
         """
         entry = self.producers.get(producer_id)
         if entry is None:
+            self._check_unverified(producer_id, epoch, first_sequence)
             return None
         if entry.epoch == epoch and entry.next_sequence == first_sequence:
             self._check_transaction(entry, producer_id, transactional)
@@ -124,6 +137,29 @@ class ProducerStateManager:
             )
         self._check_transaction(entry, producer_id, transactional)
         return None
+
+    def _check_unverified(self, producer_id: int, epoch: int, first_sequence: int) -> None:
+        batch = self._unverified.get(producer_id)
+        if batch is not None and batch.epoch == epoch and first_sequence > batch.first_sequence:
+            raise OutOfOrderSequenceNumberError(
+                f"Out of order sequence number for producer {producer_id} in partition {self._label}: "
+                f"{first_sequence} (incoming seq. number), {batch.first_sequence} (earliest seen sequence)"
+            )
+
+    def note_unverified(self, producer_id: int, epoch: int, first_sequence: int, now_ms: int) -> None:
+        """Remember a batch that its producer has to send again, because its transaction could not be verified.
+
+        The producer may have sent more batches, and the transaction of those may be verified. If one of them were
+        appended first, the producer could send this batch in vain until its delivery times out.
+        """
+        before = self._unverified.get(producer_id)
+        if before is not None:
+            is_later = epoch == before.epoch and first_sequence >= before.first_sequence
+            if is_later or epoch < before.epoch:
+                return
+        if before is None and len(self._unverified) >= MOST_UNVERIFIED:
+            del self._unverified[next(iter(self._unverified))]
+        self._unverified[producer_id] = UnverifiedBatch(epoch, first_sequence, now_ms)
 
     def check_fenced(self, producer_id: int, epoch: int) -> None:
         """Check a batch that a coordinator appends for a producer; its sequence numbers are not checked.
@@ -164,6 +200,8 @@ class ProducerStateManager:
         if transactional and entry.transaction_first_offset < 0:
             entry.transaction_first_offset = first_offset
             self.ongoing[first_offset] = producer_id
+        if self._unverified:
+            self._unverified.pop(producer_id, None)
 
     def note_epoch(self, producer_id: int, epoch: int, timestamp: int) -> None:
         """Take over a producer's epoch when nothing else of the producer is left in the log."""
@@ -212,6 +250,8 @@ class ProducerStateManager:
         entry.coordinator_epoch = coordinator_epoch
         entry.last_timestamp = timestamp
         entry.transaction_first_offset = -1
+        if self._unverified:
+            self._unverified.pop(producer_id, None)
         if first < 0:
             return None
         self.ongoing.pop(first, None)
@@ -249,6 +289,9 @@ class ProducerStateManager:
         ]
         for producer_id in gone:
             del self.producers[producer_id]
+        if self._unverified:
+            batches = self._unverified.items()
+            self._unverified = {each: batch for each, batch in batches if now_ms - batch.seen_ms < self.expiration_ms}
         return len(gone)
 
     # -- snapshots -------------------------------------------------------------------------------------------
@@ -406,6 +449,7 @@ class ProducerStateManager:
         self.producers.clear()
         self.ongoing.clear()
         self._unreplicated.clear()
+        self._unverified.clear()
 
     def _path(self, offset: int) -> str:
         return os.path.join(self._directory, names.segment_name(offset, names.SNAPSHOT))

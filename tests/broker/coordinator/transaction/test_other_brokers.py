@@ -25,6 +25,7 @@ from broker.net.links.link_errors import LinkError
 from broker.replica.partition import Partition
 from broker.server import Server
 from kafkalog.protocol.errors import (
+    CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     ErrorCode,
     InvalidProducerEpochError,
@@ -39,6 +40,8 @@ from kafkalog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnR
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkalog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkalog.records.batch import Record, encode_batch
 from kafkalog.storage.topics import TRANSACTION_STATE
 from tests.simulation.host import PORT, SimulatedHost
 from tests.simulation.network import SimulatedNetwork
@@ -361,5 +364,38 @@ def test_an_answer_is_that_of_one_request_alone(tmp_path: Path) -> None:
         await second.__aexit__(None, None, None)
         with pytest.raises(NotCoordinatorError):
             asks.admission.check(TXN, asks.producer, asks.partition, valid, abortable=True)
+
+    in_cluster(tmp_path, scenario)
+
+
+def test_a_batch_that_could_not_be_verified_is_not_overtaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The producer could send it in vain until its delivery times out."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("t", 1)
+        host = cluster.hosts[1]
+        producer = await begin(host, 0)
+
+        async def produced(sequence: int) -> ErrorCode:
+            records = encode_batch(
+                [Record(0, 0, b"key", b"%d" % sequence)],
+                producer_id=producer.id,
+                producer_epoch=producer.epoch,
+                base_sequence=sequence,
+                is_transactional=True,
+            )
+            data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])
+            request = ProduceRequest(transactional_id=TXN, acks=-1, timeout_ms=10_000, topic_data=[data])
+            response = await host.ask(request, 9)
+            return ErrorCode(response.responses[0].partition_responses[0].error_code)
+
+        def loads(*arguments: Any) -> None:
+            raise CoordinatorLoadInProgressError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(host.server.broker.transactions.coordinator, "verify", loads)
+            assert await produced(0) is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert await produced(1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert [await produced(sequence) for sequence in (0, 1)] == [ErrorCode.NONE] * 2
 
     in_cluster(tmp_path, scenario)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.log.index.transaction_index import TransactionIndex
-from broker.log.producer_state import producer_snapshots
+from broker.log.producer_state import producer_snapshots, producer_state_manager
 from broker.log.producer_state.producer_entry import SEQUENCE_MASK, ProducerEntry
 from broker.log.producer_state.producer_state_manager import ProducerStateManager
 from kafkalog.protocol.errors import (
@@ -90,6 +90,40 @@ def test_sequences_wrap_around(producer: Producer) -> None:
 
 def test_an_unknown_producer_may_begin_anywhere(producer: Producer) -> None:
     assert producer.append(4711) is None
+
+
+def test_an_unknown_producer_may_not_begin_behind_a_batch_that_it_has_to_send_again(producer: Producer) -> None:
+    manager = producer.manager
+    for sequence in (4, 3, 5):
+        manager.note_unverified(producer.id, 0, sequence, 1)
+    with pytest.raises(OutOfOrderSequenceNumberError, match=r"4 \(incoming seq. number\), 3 \(earliest seen"):
+        producer.append(4, transactional=True)
+    assert producer.append(3, transactional=True) is None
+    assert producer.append(4, transactional=True) is None
+
+
+@pytest.mark.parametrize("what", ["another epoch", "a marker", "expired", "too many"])
+def test_a_batch_that_is_to_be_sent_again_is_not_waited_for_for_ever(
+    producer: Producer, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = producer.manager
+    monkeypatch.setattr(producer_state_manager, "MOST_UNVERIFIED", 2)
+    manager.note_unverified(producer.id, 0, 3, 1)
+    manager.remove_expired(DAY)
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        producer.append(4)
+    if what == "another epoch":
+        manager.note_unverified(producer.id, 1, 7, 1)
+        manager.note_unverified(producer.id, 0, 2, 1)
+    elif what == "a marker":
+        manager.complete(producer.id, 0, 0, 0, DAY, aborted=True)
+        manager.remove_expired(2 * DAY)
+    elif what == "expired":
+        manager.remove_expired(DAY + 1)
+    else:
+        for other in (100, 101):
+            manager.note_unverified(other, 0, 3, 1)
+    assert producer.append(4) is None
 
 
 def test_epochs_fence(producer: Producer) -> None:
