@@ -254,9 +254,12 @@ class ClusterMember:
         self._replicas.alive = frozenset(self._store.state.brokers)
         self.fetchers.brokers_changed()
         for partition in self._replicas.partitions():
-            # A broker that has died does not hold the high watermark back.
-            if partition.leading is not None and partition.advance_high_watermark():
+            if partition.leading is None:
+                continue
+            # A broker that has died holds back neither the high watermark nor the deletion of records.
+            if partition.advance_high_watermark():
                 self._replicas.high_watermark_advanced(partition)
+            self._replicas.deletion_purgatory.notify(partition.key)
 
     async def _check_isrs(self) -> None:
         while True:

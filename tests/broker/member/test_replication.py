@@ -21,6 +21,7 @@ from kafkalog.protocol.messages.delete_records import (
 )
 from kafkalog.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from tests.broker.member.simulated import Cluster, with_cluster
+from tests.simulation.host import PORT
 from tests.support.wire import fetch_request
 
 VERSIONS = ("0.11.0", "2.6")
@@ -144,6 +145,39 @@ def test_deleted_records_are_deleted_on_all_replicas_before_the_answer(tmp_path:
         await cluster.tell_metadata(("t", 0))
         await cluster.tell_roles(("t", 0), to=[3])
         await cluster.until(lambda: cluster.partition(3, "t").log.log_start_offset == 3, "3 deletes them")
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_deletion_of_records_does_not_wait_for_a_broker_that_has_died_meanwhile(tmp_path: Path) -> None:
+    """No other follower has to fetch for that: those that are at the end of the log may rest in their sessions."""
+
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2, 3))
+        assert await cluster.produce(1, "t", b"a", b"b") == 0
+        await cluster.until_equal("t", 1, 2, 3)
+        await cluster.hosts[3].stop()
+        leader, leading = cluster.hosts[1], cluster.partition(1, "t").leading
+        assert leading is not None
+        # A client sends a request to a broker on another connection than the controller.
+        client = leader.link_to(PORT)
+        wanted = DeleteRecordsPartition(partition_index=0, offset=2)
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[wanted])], timeout_ms=25_000)
+        asked = client.send(request, max_version=2)
+        resting = leader.server.replicas.resting
+        await cluster.until(
+            lambda: leading.followers[2].log_start_offset == 2 and len(resting) == 1,
+            "the live follower has deleted them, and has nothing to fetch",
+        )
+        assert not asked.done()
+        told_at = cluster.loop.time()
+        await cluster.tell_metadata()
+        assert leader.server.replicas.alive == frozenset((1, 2))
+        answer = (await asked).topics[0].partitions[0]
+        assert (answer.error_code, answer.low_watermark) == (0, 2)
+        assert cluster.loop.time() < told_at + 1
+        await client.close()
+        await cluster.hosts[3].start()
 
     with_cluster(tmp_path, work)
 
