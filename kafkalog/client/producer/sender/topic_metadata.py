@@ -20,8 +20,8 @@ from kafkalog.protocol.messages.produce import ProduceResponse
 from kafkalog.protocol.primitives import MAX_STRING
 
 UNKNOWN_TOPIC_TRIES = 14
-"""The number of times that a topic may be unknown to a broker before it counts as missing, after about 3 s. It may have
-been created a moment ago, or be created by the question itself (auto.create.topics.enable)."""
+"""The number of times that a topic or a partition may be unknown to a broker before it counts as missing, after about
+3 s. It may have been created a moment ago, or be created by the question itself (auto.create.topics.enable)."""
 STEADY_TRIES = 10
 """The number of failed requests that follow each other after `retry.backoff.ms`, because most leaders are elected
 meanwhile. The pauses before further ones grow (KIP-580)."""
@@ -220,14 +220,19 @@ class Topics:
                 return state
             if state.error is not None:
                 raise state.error
-            if state.queues and state.fetched > fetched:
+            if state.queues and state.fetched >= fetched + UNKNOWN_TOPIC_TRIES:
                 raise UnknownTopicOrPartitionError(
                     f"topic {name} has no partition {partition}, its last is {len(state.queues) - 1}"
                 )
+            if state.queues and name not in self._stale:
+                # The partition may have been added a moment ago, so that not all brokers know it.
+                self._stale.add(name)
+                accumulator.rouse()
             if not accumulator.changed.wait(max(deadline - time.monotonic(), 0)) and time.monotonic() >= deadline:
                 reason = f": {self.last_error}" if self.last_error else ""
+                part, limit_ms = f"partition {partition} of " if state.queues else "", self._config.max_block * 1000
                 raise ClientTimeoutError(
-                    f"topic {name} not in metadata after {self._config.max_block * 1000:.0f} ms (max.block.ms){reason}"
+                    f"{part}topic {name} not in metadata after {limit_ms:.0f} ms (max.block.ms){reason}"
                 )
 
     def _new_state(self, name: str) -> TopicState:

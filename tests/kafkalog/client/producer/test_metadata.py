@@ -16,7 +16,7 @@ from kafkalog.client.producer import Producer
 from kafkalog.client.producer.accumulator import Accumulator
 from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.client.producer.sender import topic_metadata
-from kafkalog.protocol.errors import ErrorCode, KafkaError
+from kafkalog.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from kafkalog.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -141,6 +141,27 @@ def test_a_deleted_topic_is_not_created_by_the_next_refresh(site: Site, start: C
         "t" in site.names(place) and site.asked[place].allow_auto_topic_creation
         for place in range(end, len(site.asked))
     )
+
+
+def test_a_partition_that_was_just_added_is_waited_for(site: Site, start: Callable[..., Producer]) -> None:
+    """The brokers learn of it one after the other. Java's producer waits, too (`KafkaProducer.waitOnMetadata`)."""
+    answers: list[int] = []
+
+    def describe(request: MetadataRequest) -> MetadataResponse:
+        answers.append(1 if len(answers) < 4 else 2)
+        names = [topic.name or "" for topic in request.topics or []]
+        return metadata({1: site.broker}, {(name, number): 1 for name in names for number in range(answers[-1])})
+
+    site.broker.handlers[MetadataRequest] = describe
+    producer = start()
+    producer.send("t", b"x", partition=0).result(DEADLINE_S)
+    assert answers == [1]
+    assert producer.send("t", b"x", partition=1).result(DEADLINE_S).partition == 1
+    assert answers == [1, 1, 1, 1, 2]
+    error = producer.send("t", b"x", partition=2).exception(DEADLINE_S)
+    assert isinstance(error, UnknownTopicOrPartitionError)
+    assert error.message == "topic t has no partition 2, its last is 1"
+    assert producer.send("t", b"x", partition=1).result(DEADLINE_S).partition == 1
 
 
 def test_nobody_asks_for_a_topic_that_nobody_waits_for(site: Site, start: Callable[..., Producer]) -> None:
