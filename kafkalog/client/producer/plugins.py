@@ -3,16 +3,17 @@
 A property holds an object, a class, or the dotted path of a class (`package.module.Class` or
 `package.module:Class`).
 
-Interceptors (KIP-42) see every record before it is serialized, and later its outcome. `on_send(record)` returns
-the record to go on with. `on_acknowledgement(metadata, error)` is called on the sender's thread; one of its
-two arguments is None. An interceptor may have either or both, and `close()`. Exceptions that it raises are logged and
-otherwise ignored.
+Interceptors (KIP-42) see every record before it is serialized, and later its outcome. `on_send(record)` returns the
+record to go on with. `on_acknowledgement(metadata, error)` is called once for each record, and one of its two arguments
+is None. It is called on the sender's thread; if `send` raises an exception, by `send`. An interceptor may have either
+or both, and `close()`. Exceptions that it raises are logged and otherwise ignored.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, TypeVar
@@ -100,6 +101,16 @@ class Plugins:
             interceptors = ProducerInterceptors(_checked("interceptor.classes", instances, config.interceptors))
         present = any(each is not None for each in (*found, choose, interceptors))
         return cls(found[0], found[1], choose, ignores_keys, interceptors, present, closing)
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Tell the interceptors of an exception, because its record has no future that would tell them."""
+        try:
+            yield
+        except Exception as error:
+            if self.interceptors is not None:
+                self.interceptors.on_acknowledgement(None, error)
+            raise
 
     def close(self) -> None:
         """Close the plug-ins that have a `close`."""

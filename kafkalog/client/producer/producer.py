@@ -142,16 +142,17 @@ class Producer:
         if plugins.interceptors is not None:
             record = plugins.interceptors.on_send(record)
         topic, value, key, headers, timestamp, partition = record
-        key = apply(plugins.serialize_key, topic, "key", key)
-        value = apply(plugins.serialize_value, topic, "value", value)
-        try:
-            if partition is None and plugins.choose is not None:
-                partition = plugins.choose(topic, key, value, self.layout(topic))
-            future = self._send(topic, value, key, headers, timestamp, partition)
-        except (ProducerClosedError, TransactionError, TransactionStateError):
-            raise
-        except (ClientError, KafkaError) as error:
-            future = self._not_taken(topic, partition, error)
+        with plugins.telling():
+            key = apply(plugins.serialize_key, topic, "key", key)
+            value = apply(plugins.serialize_value, topic, "value", value)
+            try:
+                if partition is None and plugins.choose is not None:
+                    partition = plugins.choose(topic, key, value, self.layout(topic))
+                future = self._send(topic, value, key, headers, timestamp, partition)
+            except (ProducerClosedError, TransactionError, TransactionStateError):
+                raise
+            except (ClientError, KafkaError) as error:
+                future = self._not_taken(topic, partition, error)
         if on_delivery is not None or plugins.interceptors is not None:
             future.add_done_callback(partial(self._delivered, on_delivery))
         return future

@@ -16,6 +16,7 @@ from kafkalog.client.errors import ConfigError
 from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.producer import (
     Producer,
+    ProducerClosedError,
     ProducerConfig,
     ProducerRecord,
     RecordMetadata,
@@ -209,6 +210,29 @@ def test_interceptors(
         assert f"an interceptor's {what} failed" in caplog.text
     (record,) = read(broker_address, topic, 1, 1)
     assert (record.value, record.headers) == (b"hello!", (("watched", b"yes"),))
+
+
+def test_interceptors_hear_of_records_that_are_not_sent(
+    producer: Callable[..., Producer], new_topic: Callable[..., str]
+) -> None:
+    """As in Java (`KafkaProducer.doSend`): each record that `on_send` has seen has one outcome."""
+
+    def refuse(topic: str, key: bytes | None, value: bytes | None, layout: TopicLayout) -> int:
+        raise LookupError("no partition is good enough")
+
+    topic, watcher = new_topic(1), Watcher()
+    plugins = {"value_serializer": lambda value: value.encode("ascii"), "interceptor_classes": [Broken(), watcher]}
+    with producer(**plugins, partitioner_class=refuse) as sending:
+        with pytest.raises(SerializationError) as unserialized:
+            sending.send(topic, "é")
+        with pytest.raises(LookupError) as unplaced:
+            sending.send(topic, "a")
+        with pytest.raises(ValueError, match="negative") as misplaced:
+            sending.send(topic, "a", partition=-1)
+    with pytest.raises(ProducerClosedError) as closed:
+        sending.send(topic, "a", partition=0)
+    raised = [each.value for each in (unserialized, unplaced, misplaced, closed)]
+    assert watcher.seen == [(None, error) for error in raised]
 
 
 def test_a_callback_alone(producer: Callable[..., Producer], new_topic: Callable[..., str]) -> None:
