@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from broker.controller.decisions.planning import NewTopic
@@ -276,11 +277,13 @@ class StateLog:
         producer_id: int = -1,
         producer_epoch: int = -1,
         transactional: bool = False,
+        batch: bytearray | None = None,
     ) -> Appended:
         """Append one batch of at least one record to a partition, now.
 
         Args:
             producer_id, producer_epoch, transactional: for records of a transaction (TxnOffsetCommit).
+            batch: these records as `encoded` has returned them for the same producer, to be appended once.
 
         Raises:
             CoordinatorNotAvailableError, NotCoordinatorError: see `as_coordinator_error`.
@@ -290,19 +293,13 @@ class StateLog:
         try:
             partition = self._replicas.require(self._name, index)
             now_ms = self._now_ms()
-            codec = self._settings().codec
-            kept = [Record(offset, now_ms, record.key, record.value) for offset, record in enumerate(records)]
-            if codec == Codec.NONE and size_of(kept) > self.most_bytes(index):
-                # Check this first: encoding a batch of 100 MB copies it.
-                raise MessageTooLargeError
-            batch = encode_batch(
-                kept,
-                codec=codec,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                base_sequence=-1 if producer_id < 0 else 0,
-                is_transactional=transactional,
-            )
+            if batch is None:
+                codec = self._settings().codec
+                kept = list(records)
+                if codec == Codec.NONE and size_of(kept) > self.most_bytes(index):
+                    # Check this first: encoding a batch of 100 MB copies it.
+                    raise MessageTooLargeError
+                batch = _encode(kept, now_ms, codec, producer_id, producer_epoch, transactional=transactional)
             if partition.log.config.message_format < MAGIC:
                 label = f"{self._name}-{index}"
                 prepared = prepare_set(memoryview(batch), partition.log.config, now_ms, Origin.COORDINATOR, label)
@@ -315,6 +312,28 @@ class StateLog:
         except Exception as error:
             told = as_coordinator_error(error)
             raise told from (None if told is error else error)
+
+    async def encoded(
+        self, index: int, records: Sequence[StateRecord], producer: tuple[int, int] | None = None
+    ) -> bytearray | None:
+        """Encode many records as a batch for `write`, on a worker.
+
+        Return None where `write` will not take the records, and is to say why.
+
+        Args:
+            producer: id and epoch of the producer in whose transaction the records are.
+        """
+        try:
+            most_bytes = self.most_bytes(index)
+        except KafkaError:
+            return None
+        if size_of(records) > most_bytes:
+            return None
+        now_ms, codec = self._now_ms(), self._settings().codec
+        producer_id, epoch = producer or (-1, -1)
+        return await self.on_worker(
+            partial(_encode, records, now_ms, codec, producer_id, epoch, transactional=producer is not None)
+        )
 
     def most_bytes(self, index: int) -> int:
         """Return how many bytes the keys and values of one batch may have, as far as that is known beforehand.
@@ -404,6 +423,26 @@ def read_batches(log: Log, piece_bytes: int) -> Iterator[list[StateBatch]]:
 def size_of(records: Iterable[Record | StateRecord]) -> int:
     """Return how many bytes keys and values have together."""
     return sum(len(record.key or b"") + len(record.value or b"") for record in records)
+
+
+def _encode(
+    records: Iterable[StateRecord],
+    now_ms: int,
+    codec: int,
+    producer_id: int,
+    producer_epoch: int,
+    *,
+    transactional: bool,
+) -> bytearray:
+    """Return records as one batch. It may run on a worker."""
+    return encode_batch(
+        [Record(offset, now_ms, record.key, record.value) for offset, record in enumerate(records)],
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=-1 if producer_id < 0 else 0,
+        is_transactional=transactional,
+    )
 
 
 def _decode(read: Callable[[], bytes], first: int, apply: Callable[[list[StateBatch]], T]) -> tuple[T, int]:

@@ -312,11 +312,13 @@ class PartitionGroups:
         offsets: Mapping[TopicPartition, Committed],
         records: Sequence[StateRecord],
         producer: tuple[int, int] | None = None,
+        batch: bytearray | None = None,
     ) -> None:
         """Store offsets of a group, in the transaction of `producer` (id, epoch) if one is given.
 
         Args:
             records: the records of `offsets`, in the same order.
+            batch: the records as a batch of the producer, if that was made ahead (`StateLog.encoded`).
 
         Raises:
             KafkaError: the member may not commit, or the offsets could not be stored.
@@ -331,7 +333,7 @@ class PartitionGroups:
         if not offsets:
             return
         try:
-            written = self._write_offsets(group, offsets, records, producer)
+            written = self._write_offsets(group, offsets, records, producer, batch)
         except (MessageTooLargeError, RecordListTooLargeError) as error:
             raise InvalidCommitOffsetSizeError from error
         await self.acknowledged(written, self._parts.commit_timeout_ms())
@@ -343,16 +345,19 @@ class PartitionGroups:
         offsets: Mapping[TopicPartition, Committed],
         records: Sequence[StateRecord],
         producer: tuple[int, int] | None,
+        batch: bytearray | None,
     ) -> Appended:
         """Append offsets and add them to the group, in the order of the log, whether or not a request still waits."""
         log = self._parts.log
         if producer is None:
-            written = log.write(self.index, records)
+            written = log.write(self.index, records, batch=batch)
             group.offsets.appended(placed(offsets, written.first_offset), written.last_offset)
             log.when_replicated(written, partial(self._replicated, group))
         else:
             producer_id, epoch = producer
-            written = log.write(self.index, records, producer_id=producer_id, producer_epoch=epoch, transactional=True)
+            written = log.write(
+                self.index, records, producer_id=producer_id, producer_epoch=epoch, transactional=True, batch=batch
+            )
             group.offsets.appended_transactional(producer_id, placed(offsets, written.first_offset))
             self._producers.setdefault(producer_id, set()).add(group.id)
         return written

@@ -316,11 +316,14 @@ class GroupCoordinator:
                 errors[partition] = OffsetMetadataTooLargeError.code
             if number % OFFSETS_AT_ONCE == 0:
                 await asyncio.sleep(0)
+        batch = None
+        if len(records) > OFFSETS_AT_ONCE:
+            batch = await self.log.encoded(self.log.partition_for(group_id), records, producer)
         # There is no await between this check and the append: the append is one batch, of a member that may commit.
         partition_groups = self.partition_groups_for(group_id, may_be_nameless=may_be_nameless)
         if admit is not None:
             admit(partition_groups.partition)
-        await partition_groups.commit(group_id, request, fitting, records, producer)
+        await partition_groups.commit(group_id, request, fitting, records, producer, batch)
         return errors
 
     def offsets_of(

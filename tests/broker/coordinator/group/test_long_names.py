@@ -139,7 +139,7 @@ def test_metadata_of_a_commit(start: Start) -> None:
     """The other partitions of the request are committed."""
     running = start(offset_metadata_max_bytes="30000")
     running.ready()
-    offsets = {T0: replace(at(5), metadata=LONG), ("t", 1): at(6)}
+    offsets = {T0: at(5)._replace(metadata=LONG), ("t", 1): at(6)}
     errors = running.run(running.groups.commit("g", ANYBODY, offsets))
     assert errors == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE}
     assert running.groups.offsets_of("g").partitions() == [("t", 1)]

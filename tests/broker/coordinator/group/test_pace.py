@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group import offsets, pace
+from broker.coordinator import state_log
+from broker.coordinator.group import offsets, pace, service
 from broker.coordinator.group.classic.classic_group import ClassicGroup
+from broker.coordinator.group.classic.requests import Leaver
 from broker.coordinator.group.coordinator_parts import LoadState
+from broker.coordinator.group.membership import CommitRequest
 from broker.coordinator.group.offsets import GroupOffsets
 from broker.coordinator.group.replay import Replay
-from kafkalog.protocol.errors import ErrorCode
-from tests.broker.coordinator.group.running import IN_TRANSACTION, PRODUCER, T0, Running, Start, at
+from kafkalog.protocol.errors import ErrorCode, InvalidCommitOffsetSizeError, UnknownMemberIdError
+from kafkalog.records.batch import encode_batch
+from tests.broker.coordinator.group.running import ANYBODY, IN_TRANSACTION, PRODUCER, T0, Running, Start, at
 
 
 def test_groups_that_are_loaded_begin_their_sessions_in_turns(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,4 +133,73 @@ def test_offsets_of_a_large_transaction_are_merged_in_turns(start: Start, monkey
 
     running.run(work())
     assert list(called.values()) == [2, 2, 2]
+    running.groups.stop()
+
+
+@pytest.mark.parametrize("producer", [None, PRODUCER], ids=["plain", "transactional"])
+def test_the_batch_of_a_large_commit_is_encoded_by_a_worker(
+    start: Start, monkeypatch: pytest.MonkeyPatch, producer: tuple[int, int] | None
+) -> None:
+    running = start(offsets_topic_num_partitions="1")
+    running.ready()
+    monkeypatch.setattr(service, "OFFSETS_AT_ONCE", 2)
+    threads: list[threading.Thread] = []
+    encode = encode_batch
+
+    def told(*args: Any, **options: Any) -> bytearray:
+        threads.append(threading.current_thread())
+        return encode(*args, **options)
+
+    monkeypatch.setattr(state_log, "encode_batch", told)
+    request = ANYBODY if producer is None else IN_TRANSACTION
+    committed = {("t", index): at(index) for index in range(3)}
+    assert running.run(running.groups.commit("g", request, committed, producer)) == {}
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
+    if producer is not None:
+        running.run(running.mark(0, True))
+
+    def found(running: Running) -> dict[tuple[str, int], int | None]:
+        view = running.groups.offsets_of("g", require_stable=True)
+        offsets = {each: view[each][0] for each in view.partitions()}
+        return {each: None if offset is None else offset.offset for each, offset in offsets.items()}
+
+    assert found(running) == {each: offset.offset for each, offset in committed.items()}
+    running.groups.stop()
+    running.parts.close()
+    again = start()
+    again.ready()
+    assert found(again) == {each: offset.offset for each, offset in committed.items()}
+    again.groups.stop()
+
+
+@pytest.mark.parametrize("what", ["fenced", "too large"])
+def test_a_large_commit_is_checked_when_it_is_appended(
+    start: Start, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    running = start(offsets_topic_num_partitions="1")
+    running.ready()
+    monkeypatch.setattr(service, "OFFSETS_AT_ONCE", 2)
+    committed = {("t", index): at(index) for index in range(3)}
+    member = running.run(running.member("g"))
+    request = CommitRequest(member.member_id, None, member.generation, 8)
+    encoded = running.groups.log.encoded
+
+    async def then_leaves(*args: Any) -> bytearray | None:
+        batch = await encoded(*args)
+        assert batch is not None
+        assert await running.classic.leave("g", [Leaver(member.member_id)]) == [ErrorCode.NONE]
+        return batch
+
+    if what == "fenced":
+        monkeypatch.setattr(running.groups.log, "encoded", then_leaves)
+        with pytest.raises(UnknownMemberIdError):
+            running.run(running.groups.commit("g", request, committed))
+    else:
+        partition = running.groups.log.leads(0)
+        assert partition is not None
+        partition.log.config = running.parts.config.log_config({"max.message.bytes": 100})
+        with pytest.raises(InvalidCommitOffsetSizeError):
+            running.run(running.groups.commit("g", request, committed))
+    assert running.groups.offsets_of("g").partitions() == []
     running.groups.stop()
