@@ -7,8 +7,11 @@ retried after a second, then after longer and longer times, and soon after a cli
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
 
 FIRST_SECONDS, LAST_SECONDS = 1.0, 60.0
 """The shortest and the longest pause after a round in which nothing succeeded."""
@@ -22,7 +25,7 @@ class HostingRetries:
     """Retries offline partitions. Used on the event loop's thread only.
 
     Args:
-        retry: tries to host a partition, and returns whether the retries can end.
+        retry: tries to host a partition, and returns whether the retries can end. It may call `add` for one that fails.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, retry: Callable[[Key], bool]) -> None:
@@ -62,14 +65,15 @@ class HostingRetries:
         self._timer = self._loop.call_later(delay, self._run)
 
     def _run(self) -> None:
-        self._timer = None
         succeeded = False
+        # The timer is kept until the round is over: `add` would begin another one beside that of the next round.
         for key in list(self._waiting)[:TRIED_AT_ONCE]:
-            if self._retry(key):
+            if self._try(key):
                 self._waiting.pop(key, None)
                 succeeded = True
             elif key in self._waiting:
                 self._waiting.move_to_end(key)
+        self._timer = None
         if not self._waiting:
             self._delay = FIRST_SECONDS
             return
@@ -79,3 +83,11 @@ class HostingRetries:
         else:
             self._schedule(self._delay)
             self._delay = min(2 * self._delay, LAST_SECONDS)
+
+    def _try(self, key: Key) -> bool:
+        try:
+            return self._retry(key)
+        except Exception:
+            # A defect that one partition meets must not keep the others from being tried.
+            logger.exception("%s-%d cannot be hosted. Trying again", *key)
+            return False
