@@ -73,6 +73,8 @@ class PartitionGroups:
         """Groups in which a producer's transaction has committed offsets."""
         self._markers: list[tuple[int, bool, Appended]] = []
         """Markers of transactions that ended while the groups were being loaded: producer id, committed, marker."""
+        self._deleted: list[tuple[frozenset[str], int]] = []
+        """Topics that were deleted while the groups were being loaded, and the log end offset at that time."""
         self._owed: dict[asyncio.Future[int], Answer] = {}
         """The answers of `Store.answer` whose records are not replicated yet."""
 
@@ -108,6 +110,7 @@ class PartitionGroups:
                 return
             await self._take(replay, group_ids)
             await self._resume()
+            await self._forget_deleted()
         except Exception as error:
             if self.state is LoadState.LOADING:
                 self.fail(f"cannot be loaded: {error}")
@@ -166,6 +169,24 @@ class PartitionGroups:
             if isinstance(group.membership, ClassicGroup):
                 group.membership.resume(self._parts.now())
             self.settle(group)
+
+    async def forget_topics(self, topics: frozenset[str], end: int | None) -> int:
+        """Delete the offsets committed for deleted topics; return how many are deleted now.
+
+        If the groups are being loaded, the offsets are deleted before requests about them are served.
+
+        Args:
+            end: as in `Removal.forget_topics`.
+        """
+        if self.state is LoadState.ACTIVE:
+            return await self.removal.forget_topics(topics, end)
+        if self.state is LoadState.LOADING:
+            self._deleted.append((topics, self.partition.log.log_end_offset if end is None else end))
+        return 0
+
+    async def _forget_deleted(self) -> None:
+        while self._deleted and self.state is LoadState.LOADING:
+            await self.removal.forget_topics(*self._deleted.pop())
 
     def unload(self) -> None:
         """Forget the groups, since this broker no longer leads the partition; waiting requests get NOT_COORDINATOR."""

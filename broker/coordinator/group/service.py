@@ -249,8 +249,7 @@ class GroupCoordinator:
             self.spawn(self._forget_topics(topics, ends))
 
     async def _forget_topics(self, topics: frozenset[str], ends: Mapping[int, int]) -> None:
-        active = [each for each in self.all_partition_groups() if each.state is LoadState.ACTIVE]
-        counts = [await each.removal.forget_topics(topics, ends.get(each.index)) for each in active]
+        counts = [await each.forget_topics(topics, ends.get(each.index)) for each in self.all_partition_groups()]
         if sum(counts):
             which = f"the topic {next(iter(topics))}" if len(topics) == 1 else f"{len(topics)} topics"
             logger.info("removed %d offsets of %s, now deleted", sum(counts), which)

@@ -32,7 +32,7 @@ from kafkalog.protocol.errors import (
     NotCoordinatorError,
 )
 from kafkalog.storage.topics import CONSUMER_OFFSETS
-from tests.broker.coordinator.group.running import ANYBODY, T0, Running, Start, at
+from tests.broker.coordinator.group.running import ANYBODY, IN_TRANSACTION, PRODUCER, T0, Running, Start, at
 from tests.broker.coordinator.support import begin_epoch, raise_epoch, refuse_appends
 from tests.support.in_process.registry import having
 
@@ -310,6 +310,37 @@ def test_a_topic_is_not_forgotten_for_groups_that_were_read_anew(start: Start, m
     # What was there when the partition was unloaded is.
     assert [later.committed(name) for name in names[1:-1]] == [1, 1]
     later.groups.stop()
+
+
+def test_a_topic_that_is_deleted_while_groups_are_loaded_is_forgotten(start: Start) -> None:
+    first = start(offsets_topic_num_partitions="1")
+    first.ready()
+    first.commit("g", 1)
+    first.run(first.groups.commit("h", ANYBODY, {("u", 0): at(2), T0: at(3)}))
+    first.run(first.groups.commit("i", IN_TRANSACTION, {T0: at(4)}, PRODUCER))
+    first.parts.close()
+    second = start()
+
+    async def work() -> None:
+        second.groups.start()
+        [loading] = second.groups.all_partition_groups()
+        assert loading.state is LoadState.LOADING
+        for listener in [*second.parts.topics.on_deleting, *second.parts.topics.on_deleted]:
+            listener(frozenset({"t"}))
+        while loading.state is LoadState.LOADING:
+            await asyncio.sleep(0)
+        assert second.groups.offsets_of("h").partitions() == [("u", 0)]
+        await second.mark(0, True)
+
+    second.run(work())
+    assert [group.group_id for group in second.groups.list_groups()[1]] == ["h"]
+    second.groups.stop()
+    second.parts.close()
+    third = start()
+    third.ready()
+    assert [group.group_id for group in third.groups.list_groups()[1]] == ["h"]
+    assert third.groups.offsets_of("h").partitions() == [("u", 0)]
+    third.groups.stop()
 
 
 def test_groups_stay_loaded_while_their_partition_stays_led(start: Start) -> None:
