@@ -318,7 +318,7 @@ class Cluster(Closing):
         controller = self.metadata([], deadline=retry.deadline, refresh=not self._known.brokers).controller_id
         if controller not in self._known.brokers:
             return self.request_any(message, deadline=deadline)
-        return self.request_to(controller, message, timeout=self._timeout(retry))
+        return self.request_to(controller, message, timeout=retry.request_timeout)
 
     def on_controller(self, attempt: Callable[[Retry], T], *, deadline: float | None = None) -> T:
         """Run `attempt`, which asks the controller; repeat it where the controller has moved or is silent."""
@@ -404,7 +404,7 @@ class Cluster(Closing):
         begun = time.monotonic()
         for address in self._candidates():
             try:
-                answer = self._request_at(address, message, time.monotonic() + self._timeout(retry), max_version)
+                answer = self._request_at(address, message, time.monotonic() + retry.request_timeout, max_version)
             except (ConnectionFailedError, ClientTimeoutError) as error:
                 if not error.retriable:
                     raise
@@ -429,9 +429,6 @@ class Cluster(Closing):
             )
             self._outage.began(failure, begun if is_silence else None)
         raise failure
-
-    def _timeout(self, retry: Retry) -> float:
-        return min(self.config.request_timeout, max(retry.left, 0.001))
 
     def _request_at(
         self,

@@ -37,6 +37,7 @@ class Retry:
     ) -> None:
         self.deadline = time.monotonic() + config.default_api_timeout if deadline is None else deadline
         self._backoff = client_backoff(config)
+        self._request_timeout = config.request_timeout
         self._steady = steady or {}
         self._tries = 0
         self._growing = 0
@@ -49,6 +50,11 @@ class Retry:
     def left(self) -> float:
         """Seconds until the deadline, not less than zero."""
         return max(self.deadline - time.monotonic(), 0.0)
+
+    @property
+    def request_timeout(self) -> float:
+        """Seconds that the next request may take: `request.timeout.ms`, or less where the deadline is near."""
+        return min(self._request_timeout, max(self.left, 0.001))
 
     def reset(self) -> None:
         """Begin again with short pauses, because a try has succeeded."""

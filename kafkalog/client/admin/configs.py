@@ -267,10 +267,13 @@ class ConfigAdmin:
             if int(resource.name) not in known:
                 there = ", ".join(map(str, sorted(known)))
                 logger.warning("there is no broker %s at present, only %s; trying again", resource.name, there)
-            return retry.run(lambda: self._cluster.request_to(int(resource.name), request))
+            return self._to_broker(int(resource.name), request, retry)
         if (node_id := self._node_id) is not None:
-            return Retry(self._config).run(lambda: self._cluster.request_to(node_id, request))
+            return self._to_broker(node_id, request, Retry(self._config))
         return self._cluster.request_any(request)
+
+    def _to_broker(self, node_id: int, request: Any, retry: Retry) -> Any:
+        return retry.run(lambda: self._cluster.request_to(node_id, request, timeout=retry.request_timeout))
 
 
 def _checked(resource: ConfigResource, results: Sequence[Any]) -> Any:

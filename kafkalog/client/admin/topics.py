@@ -16,6 +16,7 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import about, left_out
 from kafkalog.client.metadata import TopicMetadata
+from kafkalog.client.network.at_once import ask_at_once
 from kafkalog.client.offsets import list_offsets, list_offsets_each
 from kafkalog.client.outcomes import ask_until_final, values_of
 from kafkalog.client.retry import Retry
@@ -269,16 +270,20 @@ class TopicAdmin:
                 continue
             wanted = DeleteRecordsPartition(partition_index=tp.partition, offset=left[tp])
             by_leader[leader.broker.node_id][tp.topic].append(wanted)
-        for node_id, topics in by_leader.items():
+
+        def ask(node_id: int) -> DeleteRecordsResponse:
             request = DeleteRecordsRequest(
-                topics=[DeleteRecordsTopic(name=name, partitions=parts) for name, parts in topics.items()],
+                topics=[DeleteRecordsTopic(name=name, partitions=parts) for name, parts in by_leader[node_id].items()],
                 timeout_ms=self._timeout_ms(retry),
             )
+            response: DeleteRecordsResponse = self._cluster.request_to(node_id, request, timeout=retry.request_timeout)
+            return response
+
+        for node_id, response in ask_at_once(by_leader, ask).items():
+            topics = by_leader[node_id]
             asked = [TopicPartition(name, each.partition_index) for name, parts in topics.items() for each in parts]
-            try:
-                response: DeleteRecordsResponse = self._cluster.request_to(node_id, request)
-            except Exception as error:
-                answers |= dict.fromkeys(asked, error)
+            if isinstance(response, Exception):
+                answers |= dict.fromkeys(asked, response)
                 continue
             # As in Java (DeleteRecordsHandler).
             answers |= {tp: left_out(f"partition {tp}") for tp in asked}

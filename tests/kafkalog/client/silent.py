@@ -9,12 +9,29 @@ from typing import Any
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from kafkalog.protocol.messages.delete_records import DeleteRecordsRequest
+from kafkalog.protocol.messages.describe_configs import DescribeConfigsRequest
+from kafkalog.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkalog.protocol.messages.describe_producers import DescribeProducersRequest
+from kafkalog.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kafkalog.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kafkalog.protocol.messages.list_transactions import ListTransactionsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from tests.support.scripted import Handler, ScriptedBroker, metadata
 
+UNANSWERED = (
+    AlterReplicaLogDirsRequest,
+    DeleteRecordsRequest,
+    DescribeConfigsRequest,
+    DescribeLogDirsRequest,
+    DescribeProducersRequest,
+    DescribeTopicPartitionsRequest,
+    IncrementalAlterConfigsRequest,
+    ListTransactionsRequest,
+    WriteTxnMarkersRequest,
+)
 SILENT_S = 120.0
 """The longest silence in a test; `request.timeout.ms` is longer."""
 TP = TopicPartition("t", 0)
@@ -28,10 +45,8 @@ def silent_broker() -> Iterator[ClientConfig]:
     def wait(request: Any) -> None:
         released.wait(SILENT_S)
 
-    handlers: dict[Any, Handler] = dict.fromkeys(
-        (ListTransactionsRequest, DescribeProducersRequest, WriteTxnMarkersRequest), wait
-    )
-    handlers[MetadataRequest] = lambda request: metadata({0: broker}, {(TP.topic, TP.partition): 0})
+    handlers: dict[Any, Handler] = dict.fromkeys(UNANSWERED, wait)
+    handlers[MetadataRequest] = lambda request: metadata({0: broker}, {(TP.topic, TP.partition): 0}, controller=0)
     broker = ScriptedBroker(handlers)
     with broker:
         try:

@@ -102,7 +102,7 @@ def explain_partition(cluster: Cluster, partition: TopicPartition) -> ExplainedP
         controller = found.controller_id
         if controller not in found.brokers:
             raise NotControllerError("there is no controller at present")
-        row = _asked(cluster, controller, partition)
+        row = _asked(cluster, controller, partition, retry.request_timeout)
         told = row.explanation
         if told is None:
             raise _foreign(found, controller)
@@ -129,7 +129,7 @@ def explain_partition(cluster: Cluster, partition: TopicPartition) -> ExplainedP
 
 
 def _asked(
-    cluster: Cluster, node_id: int, partition: TopicPartition, timeout: float | None = None
+    cluster: Cluster, node_id: int, partition: TopicPartition, timeout: float
 ) -> DescribeTopicPartitionsResponsePartition:
     """Ask a broker for a partition and what it knows of it."""
     topic, index = partition

@@ -282,7 +282,7 @@ class ReplicaAdmin(Connected):
 
         def attempt() -> Any:
             try:
-                return self.cluster.request_to(node_id, request)
+                return self.cluster.request_to(node_id, request, timeout=retry.request_timeout)
             except ClientError:
                 if may_die and node_id not in self._alive(retry):
                     return None
