@@ -57,7 +57,8 @@ class _Unhosted(NamedTuple):
     """The arguments of a `ReplicaManager.host_partition` that failed, for the next attempt."""
 
     topic_id: UUID | None
-    assigned: PartitionState
+    assigned: PartitionState | None
+    """None after the role has ended."""
     config: TopicConfig
     is_new: bool
 
@@ -98,7 +99,7 @@ class ReplicaManager:
         """The partitions in `_partitions` and `_offline` by topic; a broker may have very many."""
         self._retries = HostingRetries(runtime.loop, self._host_again)
         self.runtime = runtime
-        self.flushes = Flushes(runtime.workers, self._flushed)
+        self.flushes = Flushes(runtime.workers, lambda partition: self.produce_purgatory.notify(partition.key))
         self.conversions = WorkerShare(runtime.workers, max(1, config["background.threads"] // 2))
         self.moves = LogMover(
             logs,
@@ -233,9 +234,9 @@ class ReplicaManager:
     def _host_again(self, key: tuple[str, int]) -> bool:
         """Try again to host an offline partition; return whether the retries can end."""
         unhosted = self._offline.get(key)
-        if unhosted is None:
+        if unhosted is None or (assigned := unhosted.assigned) is None:
             return True
-        topic_id, assigned, config, is_new = unhosted
+        topic_id, _, config, is_new = unhosted
         try:
             self.host_partition(*key, topic_id, assigned, config, is_new=is_new)
         except KafkaStorageError:
@@ -470,7 +471,8 @@ class ReplicaManager:
 
         Partitions that could not be hosted stay offline: their roles end, too, so they are not tried again.
         """
-        for key in self._offline:
+        for key, unhosted in self._offline.items():
+            self._offline[key] = unhosted._replace(assigned=None)
             self._retries.discard(key)
         stopped = [partition for partition in self if partition.role is not None]
         # None leads any more before the first listener is called.
@@ -495,6 +497,3 @@ class ReplicaManager:
         """Wake read_committed fetches: a transaction has ended, and its records may be read from now on."""
         # Its bytes were counted when they were appended, but they were not readable then.
         self._notify_fetches(partition)
-
-    def _flushed(self, partition: Partition) -> None:
-        self.produce_purgatory.notify(partition.key)

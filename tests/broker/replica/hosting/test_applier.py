@@ -268,6 +268,23 @@ def test_an_offline_partition_is_not_tried_again_after_its_role_has_ended(tmp_pa
     with_world(work, tmp_path / "a", tmp_path / "b")
 
 
+def test_a_role_that_has_ended_is_not_taken_when_the_former_log_is_set_aside(tmp_path: Path) -> None:
+    """The partition may have other replicas since the broker was taken for dead, and be assigned to it no more."""
+    other = uuid.UUID(int=78)
+
+    async def work(world: World) -> None:
+        await world.lead(decided(0, is_new=True))
+        await world.stop(StopReplica("t", 0))
+        assert await world.lead(decided(0, epoch=1, topic_id=other)) == {T0: ErrorCode.INCONSISTENT_TOPIC_ID}
+        world.replicas.resign()
+        world.logs.set_aside(*T0)
+        world.replicas.retry(*T0)
+        assert (world.replicas.get(*T0), world.logs.get(*T0)) == (None, None)
+        assert await world.lead(decided(0, epoch=2, topic_id=other)) == {T0: ErrorCode.NONE}
+
+    with_world(work, tmp_path)
+
+
 def test_a_topic_gets_its_id_in_the_epoch_in_force_or_a_newer_one(tmp_path: Path) -> None:
     async def work(world: World) -> None:
         await world.lead(decided(0, epoch=3, topic_id=NO_TOPIC_ID, is_new=True))
