@@ -38,6 +38,26 @@ def _look_at(write: asyncio.Future[int]) -> None:
         write.exception()
 
 
+class _Marking:
+    """The markers of one transaction.
+
+    Attributes:
+        writes: the writes that have not ended.
+    """
+
+    def __init__(self, machine: TransactionMachine, marker: Marker) -> None:
+        self.machine = machine
+        self.marker = marker
+        self.writes: dict[TopicPartition, asyncio.Future[int]] = {}
+        self._told: set[TopicPartition] = set()
+
+    def level_for(self, partition: TopicPartition) -> int:
+        """Return the level at which to log that a partition has no marker yet: a warning the first time."""
+        level = logging.DEBUG if partition in self._told else logging.WARNING
+        self._told.add(partition)
+        return level
+
+
 class Completion:
     """Carries out the decisions of a coordinator. Used on the event loop's thread only.
 
@@ -101,46 +121,52 @@ class Completion:
         decided = machine.current
         committed = decided.state is TransactionState.PREPARE_COMMIT
         marker = Marker(decided.producer_id, decided.producer_epoch, committed, transactions.epoch)
+        marking = _Marking(machine, marker)
         delay = FIRST_RETRY_SECONDS
         while is_current():
-            await self._mark(machine, marker, level=logging.WARNING if delay == FIRST_RETRY_SECONDS else logging.DEBUG)
+            await self._begin(marking)
+            # A leader that is slow, or away, must not hold up the markers in other partitions.
+            if marking.writes:
+                await asyncio.wait(marking.writes.values(), timeout=delay)
+            self._end(marking)
             if not machine.unmarked:
                 return is_current()
-            await asyncio.sleep(delay)
+            if not marking.writes:
+                await asyncio.sleep(delay)
             delay = min(2 * delay, LAST_RETRY_SECONDS)
         return False
 
-    async def _mark(self, machine: TransactionMachine, marker: Marker, level: int) -> None:
-        """Write the marker in every partition that lacks it and can be written."""
-        wanted = sorted(machine.unmarked)
-        for first in range(0, len(wanted), MARKERS_AT_ONCE):
-            if first:
+    async def _begin(self, marking: _Marking) -> None:
+        """Begin to write the marker in every partition that lacks it and can be written."""
+        wanted = sorted(marking.machine.unmarked.difference(marking.writes))
+        for number, partition in enumerate(wanted, 1):
+            if not self._is_known(*partition):
+                await self._drop_if_absent(marking, partition)
+                continue
+            write = marking.writes[partition] = self._write_marker(*partition, marking.marker)
+            write.add_done_callback(_look_at)
+            if number % MARKERS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            writes: list[tuple[TopicPartition, asyncio.Future[int]]] = []
-            for partition in wanted[first : first + MARKERS_AT_ONCE]:
-                if not self._is_known(*partition):
-                    await self._drop_if_absent(machine, partition, level)
-                    continue
-                write = self._write_marker(*partition, marker)
-                write.add_done_callback(_look_at)
-                writes.append((partition, write))
-            waiting = [write for _, write in writes if not write.done()]
-            if waiting:
-                await asyncio.wait(waiting)
-            errors = [write.exception() for _, write in writes]
-            for (partition, _), error in zip(writes, errors, strict=True):
-                if error is None or self._needs_none(machine, partition, error, level):
-                    machine.unmarked.discard(partition)
-            fenced = next((error for error in errors if isinstance(error, TransactionCoordinatorFencedError)), None)
-            if fenced is not None:
-                raise fenced
 
-    async def _drop_if_absent(self, machine: TransactionMachine, partition: TopicPartition, level: int) -> None:
+    def _end(self, marking: _Marking) -> None:
+        """Take the results of the writes that have ended."""
+        ended = {partition: write.exception() for partition, write in marking.writes.items() if write.done()}
+        for partition, error in ended.items():
+            del marking.writes[partition]
+            if error is None or self._needs_none(marking, partition, error):
+                marking.machine.unmarked.discard(partition)
+        fenced = next((error for error in ended.values() if isinstance(error, TransactionCoordinatorFencedError)), None)
+        if fenced is not None:
+            raise fenced
+
+    async def _drop_if_absent(self, marking: _Marking, partition: TopicPartition) -> None:
         """Write no marker to a partition that was deleted. The controller may not have told of another one yet."""
+        machine = marking.machine
         text = "transactional id %s: retrying the marker in %s-%d: %s"
         try:
             is_absent = await self._is_absent(*partition)
         except (OSError, ZooKeeperError) as error:
+            level = marking.level_for(partition)
             logger.log(level, text, machine.transactional_id, *partition, f"it may have been deleted: {error}")
             return
         if is_absent:
@@ -149,22 +175,21 @@ class Completion:
             )
             machine.unmarked.discard(partition)
         else:
+            level = marking.level_for(partition)
             logger.log(level, text, machine.transactional_id, *partition, "the controller has not told of it yet")
 
-    def _needs_none(
-        self, machine: TransactionMachine, partition: TopicPartition, error: BaseException, level: int
-    ) -> bool:
+    def _needs_none(self, marking: _Marking, partition: TopicPartition, error: BaseException) -> bool:
         """Return whether a partition that refused the marker needs none: it has no open records of this transaction."""
         if isinstance(error, UnsupportedForMessageFormatError):
             # It never received a record of a transaction.
             return True
-        topic, index = partition
+        (topic, index), transactional_id = partition, marking.machine.transactional_id
         if isinstance(error, InvalidProducerEpochError):
             # The marker that raised the epoch has ended any open transaction.
-            logger.warning("transactional id %s: no marker in %s-%d: %s", machine.transactional_id, topic, index, error)
+            logger.warning("transactional id %s: no marker in %s-%d: %s", transactional_id, topic, index, error)
             return True
         text = "transactional id %s: retrying the marker in %s-%d: %r"
-        logger.log(level, text, machine.transactional_id, topic, index, error)
+        logger.log(marking.level_for(partition), text, transactional_id, topic, index, error)
         return False
 
     async def _store(
