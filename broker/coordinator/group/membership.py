@@ -42,8 +42,9 @@ class Store:
     """Records to be stored in one batch. `done` is called with the error, or None, once they are replicated.
 
     An error other than REQUEST_TIMED_OUT comes before anything else happens, and then the log has nothing of the batch.
-    After REQUEST_TIMED_OUT it has all of it. If records are lost after they were appended, `done` is not called: the
-    groups of the partition are unloaded. It is not called either if the group has another membership by then.
+    After REQUEST_TIMED_OUT it has all of it. The same error is given if too few replicas are in sync once the batch is
+    replicated. If records are lost after they were appended, `done` is not called: the groups of the partition are
+    unloaded. It is not called either if the group has another membership by then.
     """
 
     records: list[StateRecord]

@@ -26,6 +26,7 @@ from broker.coordinator.state_log import DEFAULT_TIMEOUT_MS, RETRY_LOAD_MS, Stat
 from broker.replica.acknowledging.appended import Appended
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import (
+    CoordinatorNotAvailableError,
     ErrorCode,
     GroupIdNotFoundError,
     IllegalGenerationError,
@@ -266,7 +267,7 @@ class PartitionGroups:
                 self._lost(error)
             _tell(self._owed.pop(future, None), error)
             if self.groups.get(group.id) is group and group.membership is membership:
-                effect.done(None if error is None else _code(error), self._parts.now())
+                effect.done(None if error is None else _code_after_append(error), self._parts.now())
                 self.settle(group)
 
         if future.done():
@@ -282,8 +283,13 @@ class PartitionGroups:
             raise
 
     def _lost(self, error: BaseException) -> None:
-        """Load the groups again, because appended records may be lost; after a timeout they may still be replicated."""
-        if self.state is LoadState.ACTIVE and not isinstance(error, RequestTimedOutError):
+        """Load the groups again if appended records may be lost.
+
+        After a timeout they may still be replicated. If too few replicas are in sync by then, they are replicated.
+        """
+        if self.state is LoadState.ACTIVE and not isinstance(
+            error, RequestTimedOutError | CoordinatorNotAvailableError
+        ):
             self.fail(f"are read anew, for what was appended may be lost: {error}")
 
     def fail(self, reason: str) -> None:
@@ -468,6 +474,11 @@ def _tell(answer: Answer | None, error: BaseException | None) -> None:
     """Give a request its answer, or the error with which its records were not stored."""
     if answer is not None:
         _answer(answer if error is None else Answer(answer.token, store_error(_code(error))))
+
+
+def _code_after_append(error: BaseException) -> ErrorCode:
+    """Return the error for `Store.done`. With too few replicas in sync the log has the records, as after a timeout."""
+    return _code(RequestTimedOutError() if isinstance(error, CoordinatorNotAvailableError) else error)
 
 
 def _code(error: BaseException) -> ErrorCode:
