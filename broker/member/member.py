@@ -39,6 +39,8 @@ CHECKED_AT_ONCE = 100
 """Partitions whose ISR is checked before other work of the loop has its turn."""
 MIN_CHECK_S = 0.05
 RETRY_S = 0.5
+HOSTED_AGAIN = "replicas that it could not host can be used again"
+"""The reason for which the controller is told after retries: it does not elect replicas that it takes for offline."""
 
 
 class ClusterMember:
@@ -109,6 +111,7 @@ class ClusterMember:
         self._checking: asyncio.Task[None] | None = None
         self._telling: set[asyncio.Task[None]] = set()
         replicas.alive = frozenset(store.state.brokers)
+        replicas.retries.on_ended = lambda: self._tell(HOSTED_AGAIN)
 
     def _make_isr_store(self) -> AlterIsr | IsrNodes:
         if self._config.protocol_version.has(Feature.ALTER_PARTITION):
@@ -188,17 +191,22 @@ class ClusterMember:
 
         It is tried until ZooKeeper has the notice.
         """
-        task = self._runtime.loop.create_task(self._tell_of_failure())
+        self._tell(None)
+
+    def _tell(self, reason: str | None) -> None:
+        """Have the controller ask for all roles; the reason is as for `encode_log_dir_event`."""
+        task = self._runtime.loop.create_task(self._tell_until_noted(reason))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
 
-    async def _tell_of_failure(self) -> None:
-        data = notices.encode_log_dir_event(self._broker_id)
+    async def _tell_until_noted(self, reason: str | None) -> None:
+        data = notices.encode_log_dir_event(self._broker_id, reason)
         while True:
             try:
                 await self.zookeeper.create(paths.LOG_DIR_EVENT_PREFIX, data, is_sequential=True)
             except ZooKeeperError as error:
-                logger.warning("The controller cannot be told of a failed log directory yet: %r", error)
+                what = "a log directory has failed" if reason is None else reason
+                logger.warning("The controller cannot be told yet that %s: %r", what, error)
                 await asyncio.sleep(RETRY_S)
             else:
                 return

@@ -78,6 +78,7 @@ class ReplicaManager:
         leader_quota, follower_quota: the quotas that all throttled replicas share.
         flushes: the flushes of partitions' logs whose records wait to be acknowledged.
         config_faults: the stored configurations of topics, as far as they can be read.
+        retries: the retries of partitions that could not be hosted.
         moves: the moves of logs between the log directories.
         conversions: the workers that convert records to another message format, which takes long.
     """
@@ -97,7 +98,7 @@ class ReplicaManager:
         self._offline: dict[tuple[str, int], _Unhosted] = {}
         self._indexes: dict[str, set[int]] = {}
         """The partitions in `_partitions` and `_offline` by topic; a broker may have very many."""
-        self._retries = HostingRetries(runtime.loop, self._host_again)
+        self.retries = HostingRetries(runtime.loop, self._host_again)
         self.runtime = runtime
         self.flushes = Flushes(runtime.workers, lambda partition: self.produce_purgatory.notify(partition.key))
         self.conversions = WorkerShare(runtime.workers, max(1, config["background.threads"] // 2))
@@ -149,7 +150,7 @@ class ReplicaManager:
         partition = self._partitions.get((topic, index))
         if partition is None:
             if (topic, index) in self._offline:
-                self._retries.asked((topic, index))
+                self.retries.asked((topic, index))
                 raise KafkaStorageError
             # The first makes clients look where the partition is now.
             raise NotLeaderOrFollowerError if self.is_elsewhere(topic, index) else UnknownTopicOrPartitionError
@@ -205,7 +206,7 @@ class ReplicaManager:
                 # The log may have been created, in a directory that fails before the next attempt.
                 self._offline[key] = _Unhosted(topic_id, assigned, config, is_new=False)
                 if isinstance(error, KafkaStorageError):
-                    self._retries.add(key)
+                    self.retries.add(key)
                 raise
             counters = self.counters.topic(topic)
             partition = Partition(
@@ -224,7 +225,7 @@ class ReplicaManager:
             log.offsets.on_start_raised = lambda: self._notify_fetches(partition)
             self._partitions[key] = partition
             self._offline.pop(key, None)
-            self._retries.discard(key)
+            self.retries.discard(key)
             self.moves.resume_found(log)
         if partition.become(assigned):
             self._role_changed(partition)
@@ -254,7 +255,7 @@ class ReplicaManager:
 
     def stop_timers(self) -> None:
         """Retry offline partitions and call followers no more, because the broker stops."""
-        self._retries.close()
+        self.retries.close()
         self._calls.close()
 
     def reconfigure(self, state: TopicState) -> None:
@@ -298,7 +299,7 @@ class ReplicaManager:
     def stop_partition(self, topic: str, index: int) -> Partition | None:
         """Stop serving a partition, if it is hosted here; its log stays open."""
         self._offline.pop((topic, index), None)
-        self._retries.discard((topic, index))
+        self.retries.discard((topic, index))
         indexes = self._indexes.get(topic, set())
         indexes.discard(index)
         if not indexes:
@@ -473,7 +474,7 @@ class ReplicaManager:
         """
         for key, unhosted in self._offline.items():
             self._offline[key] = unhosted._replace(assigned=None)
-            self._retries.discard(key)
+            self.retries.discard(key)
         stopped = [partition for partition in self if partition.role is not None]
         # None leads any more before the first listener is called.
         for partition in stopped:

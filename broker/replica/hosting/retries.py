@@ -26,6 +26,9 @@ class HostingRetries:
 
     Args:
         retry: tries to host a partition, and returns whether the retries can end. It may call `add` for one that fails.
+
+    Attributes:
+        on_ended: called after retries of some partitions have ended, once for all that end one after another.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, retry: Callable[[Key], bool]) -> None:
@@ -34,6 +37,9 @@ class HostingRetries:
         self._waiting: OrderedDict[Key, None] = OrderedDict()
         self._delay = FIRST_SECONDS
         self._timer: asyncio.TimerHandle | None = None
+        self._has_ended = False
+        """True if retries have ended since the last call of `on_ended`."""
+        self.on_ended: Callable[[], None] = lambda: None
 
     def add(self, key: Key) -> None:
         """Retry the partition from now on."""
@@ -74,15 +80,19 @@ class HostingRetries:
             elif key in self._waiting:
                 self._waiting.move_to_end(key)
         self._timer = None
-        if not self._waiting:
-            self._delay = FIRST_SECONDS
-            return
-        if succeeded:
+        self._has_ended |= succeeded
+        if succeeded and self._waiting:
             self._delay = FIRST_SECONDS
             self._schedule(0)
-        else:
+            return
+        if self._waiting:
             self._schedule(self._delay)
             self._delay = min(2 * self._delay, LAST_SECONDS)
+        else:
+            self._delay = FIRST_SECONDS
+        if self._has_ended:
+            self._has_ended = False
+            self.on_ended()
 
     def _try(self, key: Key) -> bool:
         try:

@@ -60,6 +60,26 @@ def test_one_that_a_client_asks_for_is_tried_soon_and_once() -> None:
     virtual_time.run(main)
 
 
+def test_it_is_told_once_that_several_are_hosted() -> None:
+    works = False
+    told: list[float] = []
+
+    async def main(loop: VirtualLoop) -> None:
+        retries = HostingRetries(loop, lambda key: works and key != ONE)
+        retries.on_ended = lambda: told.append(loop.time())
+        for index in range(3 * TRIED_AT_ONCE):
+            retries.add(("t", index))
+        await asyncio.sleep(10 * FIRST_SECONDS)
+        assert told == []
+        nonlocal works
+        works = True
+        await asyncio.sleep(HOUR)
+        assert len(told) == 1
+        retries.close()
+
+    virtual_time.run(main)
+
+
 def test_a_defect_that_one_meets_keeps_no_other_one_offline(caplog: pytest.LogCaptureFixture) -> None:
     hosted: set[tuple[str, int]] = set()
 
