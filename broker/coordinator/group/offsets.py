@@ -122,6 +122,12 @@ class GroupOffsets:
                 found = offset
         return found
 
+    def latest(self, partition: TopicPartition) -> Committed | None:
+        """Return the offset of a partition that was stored last, be it committed or pending."""
+        pending = self._pending.get(partition, {}).values()
+        found = chain([self.get(partition)], pending, (offsets.get(partition) for offsets in self._in_transactions()))
+        return max((offset for offset in found if offset is not None), key=lambda each: each.stored_at, default=None)
+
     def partitions(self) -> list[TopicPartition]:
         """Return the partitions that have committed offsets, in no order."""
         return list(set(self.committed).union(*self._merging) if self._merging else self.committed)

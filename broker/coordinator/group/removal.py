@@ -108,11 +108,11 @@ class Removal:
                 at: offset
                 for at in offsets.known()
                 if at[0] in topics
-                if (offset := offsets.get(at)) is None or end is None or offset.stored_at < end
+                if (offset := offsets.latest(at)) is not None and (end is None or offset.stored_at < end)
             }
             async for some in self._pieces_of(group, list(found)):
                 # Offsets committed since then belong to a new topic of that name.
-                same = sorted(at for at in some if found[at] is None or offsets.get(at) is found[at])
+                same = sorted(at for at in some if offsets.latest(at) is found[at])
                 if same and self._clear(group, same):
                     count += len(same)
         return count

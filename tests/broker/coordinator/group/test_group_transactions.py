@@ -153,6 +153,40 @@ def test_what_cannot_be_removed_from_the_log_stays(start: Start) -> None:
     running.groups.stop()
 
 
+@pytest.mark.parametrize("producer", [PRODUCER, None], ids=["transactional", "plain"])
+@pytest.mark.parametrize("had_old", [True, False])
+def test_what_is_pending_for_a_new_topic_of_a_deleted_topics_name_stays(
+    start: Start, producer: tuple[int, int] | None, had_old: bool
+) -> None:
+    running = start(offsets_topic_num_partitions="1")
+    running.ready()
+    running.run(running.groups.commit("g", ANYBODY, {T0 if had_old else ("other", 0): at(1)}))
+    [partition_groups] = running.groups.all_partition_groups()
+    end = partition_groups.partition.log.log_end_offset
+    release = running.hold_replication()
+
+    async def work() -> None:
+        request = ANYBODY if producer is None else IN_TRANSACTION
+        commit = asyncio.ensure_future(running.groups.commit("g", request, {T0: at(2)}, producer))
+        await asyncio.sleep(0)
+        assert await partition_groups.removal.forget_topics(frozenset({"t"}), end) == 0
+        release()
+        await commit
+        if producer is not None:
+            await running.mark(0, True)
+        while running.groups.offsets_of("g", require_stable=True)[T0][1] is ErrorCode.UNSTABLE_OFFSET_COMMIT:
+            await asyncio.sleep(0.001)
+
+    running.run(work())
+    assert running.committed("g") == 2
+    running.groups.stop()
+    running.parts.close()
+    again = start()
+    again.ready()
+    assert again.committed("g") == 2
+    again.groups.stop()
+
+
 def test_an_append_that_no_transaction_covers_is_refused(start: Start) -> None:
     running = start(offsets_topic_num_partitions="1")
     running.ready()
