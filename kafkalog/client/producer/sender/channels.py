@@ -1,39 +1,52 @@
-"""Channels: a connection to each leader, with the requests in flight on it."""
+"""Channels: a connection to each leader, with the requests in flight on it.
+
+Threads of their own open the connections: a broker that does not let clients in delays only its own partitions.
+"""
 
 from __future__ import annotations
 
 import selectors
+import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 from kafkalog.backoff import Backoff
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError
+from kafkalog.client.errors import ConnectionFailedError, InvalidResponseError
+from kafkalog.client.metadata import Broker
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.producer.batches.batch import ProducerBatch
 from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.protocol.schema import Request
 
-FIRST_PATIENCE_S = 1.0
-"""The time that the first attempt to connect may take. Each attempt that times out doubles it, up to
-socket.connection.setup.timeout.ms. Batches for other brokers wait meanwhile."""
+RENEWAL_S = 1.0
+"""The time that a broker may take to authenticate the client again. Batches for other brokers wait meanwhile."""
 
 
 class Channel:
     """The requests in flight to one broker.
 
-    It connects when there is something to send. Only the sender's thread uses it.
+    It connects when there is something to send. Only the sender's thread uses it; `wake` ends the thread's wait.
     """
 
     def __init__(
-        self, node_id: int, config: ProducerConfig, cluster: Cluster, selector: selectors.BaseSelector
+        self,
+        node_id: int,
+        config: ProducerConfig,
+        cluster: Cluster,
+        selector: selectors.BaseSelector,
+        wake: Callable[[], None],
     ) -> None:
         self.node_id = node_id
         self._config = config
         self._cluster = cluster
         self._selector = selector
+        self._wake = wake
+        self._opening: Future[Connection] | None = None
+        """The connection that a thread opens."""
         self._connection: Connection | None = None
         self._requests: deque[tuple[float, list[ProducerBatch]]] = deque()
         self._unsent_since = float("inf")
@@ -43,7 +56,6 @@ class Channel:
         self._backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max)
         self._failures = 0
         self._retry_at = 0.0
-        self._patience = min(FIRST_PATIENCE_S, config.client.connect_timeout)
 
     @property
     def name(self) -> str:
@@ -60,7 +72,8 @@ class Channel:
         if self.unsent or len(self._requests) >= self._config.max_in_flight:
             return float("inf")
         if connection is None:
-            return self._retry_at
+            is_opening = self._opening is not None and not self._opening.done()
+            return float("inf") if is_opening else self._retry_at
         if self._requests and connection.authentication_due:
             # The client authenticates again before its next request, when nothing is in flight.
             return float("inf")
@@ -103,8 +116,8 @@ class Channel:
         """Tell whether the oldest request has waited too long."""
         return self.deadline() <= now
 
-    def prepare(self) -> None:
-        """Make sure that `send` has a connection to use, and that its session lasts.
+    def prepare(self) -> bool:
+        """Return whether `send` has a connection to use, whose session lasts; if not, one is being opened.
 
         Raises:
             ConnectionFailedError, ClientTimeoutError, AuthenticationError: `Connection` raises them.
@@ -115,9 +128,10 @@ class Channel:
             self.close()
             connection = None
         if connection is None:
-            self._connect()
-        elif connection.authentication_due and not self._requests:
-            connection.reauthenticate(timeout=self._patience)
+            return self._opened()
+        if connection.authentication_due and not self._requests:
+            connection.reauthenticate(timeout=min(RENEWAL_S, self._config.client.connect_timeout))
+        return True
 
     def send(
         self, request: Request, batches: list[ProducerBatch], min_version: int, *, answered: bool, patience: float
@@ -155,20 +169,39 @@ class Channel:
         sent, self._unanswered = self._unanswered, []
         return sent
 
-    def _connect(self) -> None:
-        # A channel remains when a broker moves to another address; metadata has the present one.
-        known = self._cluster.metadata([]).brokers
-        broker = known.get(self.node_id)
-        if broker is None:
-            raise ConnectionFailedError(f"the cluster names no broker {self.node_id} at present")
-        try:
-            connection = self._cluster.connect(broker, timeout=self._patience)
-        except ClientTimeoutError:
-            self._patience = min(self._patience * 2, self._config.client.connect_timeout)
-            raise
+    def _opened(self) -> bool:
+        """Take the connection that was opened, and return True; else see that one is being opened."""
+        if self._opening is None:
+            # A channel remains when a broker moves to another address; metadata has the present one.
+            known = self._cluster.metadata([]).brokers
+            broker = known.get(self.node_id)
+            if broker is None:
+                raise ConnectionFailedError(f"the cluster names no broker {self.node_id} at present")
+            opening: Future[Connection] = Future()
+            self._opening = opening
+            thread = threading.Thread(target=self._open, args=(broker, opening), name="kafkalog-connect", daemon=True)
+            thread.start()
+            return False
+        if not self._opening.done():
+            return False
+        opening, self._opening = self._opening, None
+        connection = opening.result()
+        if connection.readable():
+            # It was opened for batches that were given up, and the broker has closed it since.
+            connection.close()
+            return self._opened()
         self._selector.register(connection.fileno(), selectors.EVENT_READ, self)
         self._connection = connection
         self._failures = 0
+        return True
+
+    def _open(self, broker: Broker, opening: Future[Connection]) -> None:
+        """Open a connection, in a thread of its own."""
+        try:
+            opening.set_result(self._cluster.connect(broker))
+        except BaseException as error:
+            opening.set_exception(error)
+        self._wake()
 
     @property
     def connected(self) -> bool:
@@ -209,8 +242,16 @@ class Channel:
         self._requests.clear()
         self._unanswered = []
         self._unsent_since = float("inf")
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.add_done_callback(_discard)
         connection, self._connection = self._connection, None
         if connection is not None:
             for key in [key for key in self._selector.get_map().values() if key.data is self]:
                 self._selector.unregister(key.fileobj)
             connection.close()
+
+
+def _discard(opening: Future[Connection]) -> None:
+    if opening.exception() is None:
+        opening.result().close()

@@ -103,8 +103,8 @@ class Sender:
     def abort(self, error: Exception, patience: float) -> None:
         """End the thread, which makes all batches that are not done fail with `error`; wait `patience` seconds for it.
 
-        It may be waiting for an answer, or making a connection. The latter cannot be interrupted: then the thread ends
-        when the connection is made or has failed.
+        It may be waiting for an answer of the cluster. If it is connecting for that, it cannot be interrupted: then the
+        thread ends when the connection is made or has failed.
         """
         self._abort = error
         self.wake()
@@ -192,11 +192,13 @@ class Sender:
 
     def _send(self, node_id: int, batches: list[ProducerBatch], until: float) -> None:
         """Send batches to their leader, and wait until `until` (`time.monotonic`) for it to receive them."""
-        channel = self._channels.get(node_id)
-        if channel is None:
-            channel = self._channels[node_id] = Channel(node_id, self._config, self._cluster, self._selector)
+        if node_id not in self._channels:
+            self._channels[node_id] = Channel(node_id, self._config, self._cluster, self._selector, self.wake)
+        channel = self._channels[node_id]
         try:
-            channel.prepare()
+            if not channel.prepare():
+                self._put_back(batches)
+                return
         except (ClientError, KafkaError) as error:
             self._unreached(channel, error, batches)
             return
@@ -245,8 +247,7 @@ class Sender:
         for batch in sent:
             if batch.done:
                 self._remove_in_flight(batch)
-        if sent:
-            self._finish([batch for batch in sent if not batch.done], None)
+        self._finish([batch for batch in sent if not batch.done], None)
 
     def _request_producer_id(self, limit: float) -> bool:
         """Ask for a producer id, until about `limit`; return whether there is one now."""
@@ -271,10 +272,7 @@ class Sender:
             self._fail_all(fatal)
 
     def _break_sequence(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Note that a numbered batch will not be sent any more, so that the broker's sequence and this one may differ.
-
-        In a transaction, its abort settles that.
-        """
+        """Note that a numbered batch is not sent any more: sequences may differ. A transaction's abort settles that."""
         if self.registration is None:
             queue.reset |= batch.base_sequence != NO_SEQUENCE
 
@@ -412,9 +410,13 @@ class Sender:
         self._lost(channel, error, batches if counted or not is_retriable(error) else [])
         waiting = [batch for batch in batches if not (counted or batch.done)]
         self.topics.refresh(*{batch.topic for batch in waiting})
-        for batch in waiting:
+        self._put_back(waiting, error)
+
+    def _put_back(self, batches: Sequence[ProducerBatch], error: Exception | None = None) -> None:
+        """Put batches back that were not sent."""
+        for batch in batches:
             queue = self._queue(batch)
-            queue.last_error = error
+            queue.last_error = error or queue.last_error
             self._remove_in_flight(batch)
             self.accumulator.requeue(queue, [batch])
 
@@ -465,9 +467,8 @@ class Sender:
             self._finish([batch], error)
 
     def _finish(self, batches: list[ProducerBatch], error: Exception | None) -> None:
-        for batch in batches:
-            if error is None:
-                self._remove_in_flight(batch)
+        for batch in batches if error is None else ():
+            self._remove_in_flight(batch)
         if error is not None and batches:
             # This comes first: no thread may find all batches done and the transaction without an error.
             self.fail_transaction(error, batch=any(batch.base_sequence != NO_SEQUENCE for batch in batches))

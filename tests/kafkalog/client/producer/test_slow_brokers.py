@@ -11,6 +11,7 @@ import pytest
 
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.producer import Producer
+from kafkalog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.protocol.messages.produce import (
@@ -18,7 +19,7 @@ from kafkalog.protocol.messages.produce import (
     ProduceResponse,
 )
 from kafkalog.records.batch import Record, encode_batch
-from tests.support.scripted import ScriptedBroker, Silence, metadata, taken
+from tests.support.scripted import ScriptedBroker, Silence, api_versions, metadata, taken
 from tests.support.waiting import wait_until
 
 DEADLINE_S = 120.0
@@ -78,6 +79,36 @@ def test_a_leader_that_reads_nothing(pair: Pair) -> None:
         stuck.result(DEADLINE_S)
         # It reads again, and what it had not taken of a request before has come whole.
         producer.send("t", b"last", partition=0).result(DEADLINE_S)
+
+
+def test_a_leader_that_does_not_let_clients_in(pair: Pair) -> None:
+    """As behind a wrong address, or a host that hangs."""
+
+    def greet(request: ApiVersionsRequest) -> ApiVersionsResponse:
+        pair.go.wait(DEADLINE_S)
+        return api_versions(*pair.slow.handlers)
+
+    pair.slow.handlers[ApiVersionsRequest] = greet
+    with pair.producer(socket_connection_setup_timeout_ms=round(DEADLINE_S * 1000)) as producer:
+        waits = producer.send("t", b"waits", partition=0)
+        wait_until(lambda: pair.slow.seen[ApiVersionsRequest] == 1, "the producer waits to be let in")
+        for n in range(10):
+            producer.send("t", b"%d" % n, partition=1).result(DEADLINE_S)
+        assert not waits.done()
+        assert pair.slow.connections == 1
+        pair.go.set()
+        waits.result(DEADLINE_S)
+    assert pair.slow.connections == 1
+
+
+def test_close_does_not_wait_for_a_leader_that_does_not_let_clients_in(pair: Pair) -> None:
+    pair.slow.handlers[ApiVersionsRequest] = lambda _: Silence()
+    producer = pair.producer(socket_connection_setup_timeout_ms=round(DEADLINE_S * 1000))
+    waits = producer.send("t", b"waits", partition=0)
+    wait_until(lambda: pair.slow.seen[ApiVersionsRequest] == 1, "the producer waits to be let in")
+    producer.close(0.0)
+    assert isinstance(waits.exception(0), ClientTimeoutError)
+    assert not producer._sender._thread.is_alive()
 
 
 def test_it_does_not_read_in_time(pair: Pair) -> None:
