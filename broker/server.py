@@ -30,6 +30,7 @@ from broker.log.cleaner.log_cleaner import LogCleaner
 from broker.log.directories.log_dir import LogDirUnusableError
 from broker.log.files.open_files import OpenFiles
 from broker.log.log_manager import LogManager
+from broker.log.producer_state.producer_expiry import remove_expired
 from broker.log.retention.retention_policy import RetentionPolicy, RetentionPolicyError, load_policy
 from broker.log.retention.retention_turns import retain
 from broker.metadata.cache import MetadataCache
@@ -61,8 +62,6 @@ MIN_INTERVAL = 0.001
 DELETION_CHECK_SECONDS = 1.0
 CERTIFICATE_CHECK_SECONDS = 10.0
 """The interval at which the files of certificates are looked at."""
-EXPIRED_AT_ONCE = 64
-"""The number of logs that producer expiry handles before other requests get their turn."""
 MIN_OPEN_FILES = 16
 """The smallest limit of open segments and indexes, whatever the configuration says."""
 
@@ -422,10 +421,7 @@ class Server:
             await tokens.remove_expired()
 
     async def _expire_producers(self) -> None:
-        for number, log in enumerate(list(self.logs), 1):
-            log.producers.remove_expired(self.runtime.now_ms())
-            if number % EXPIRED_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        await remove_expired([log.producers for log in self.logs], self.runtime.now_ms)
 
     def _every(
         self,

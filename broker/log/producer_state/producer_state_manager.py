@@ -280,12 +280,20 @@ class ProducerStateManager:
         self.on_high_watermark(offset)
         self.end_offset = max(self.end_offset, offset)
 
-    def remove_expired(self, now_ms: int) -> int:
-        """Forget producers that were silent for the expiration time and have no open transaction; return how many."""
+    def remove_expired(self, now_ms: int, among: Iterable[int] | None = None) -> int:
+        """Forget producers that were silent for the expiration time and have no open transaction; return how many.
+
+        Args:
+            now_ms: milliseconds since the epoch.
+            among: the producer ids to look at; None for all.
+        """
+        known = self.producers
         gone = [
             producer_id
-            for producer_id, entry in self.producers.items()
-            if entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
+            for producer_id in (known if among is None else among)
+            if (entry := known.get(producer_id)) is not None
+            and entry.transaction_first_offset < 0
+            and now_ms - entry.last_timestamp >= self.expiration_ms
         ]
         for producer_id in gone:
             del self.producers[producer_id]
