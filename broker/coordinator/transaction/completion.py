@@ -126,8 +126,9 @@ class Completion:
         while is_current():
             await self._begin(marking)
             # A leader that is slow, or away, must not hold up the markers in other partitions.
-            if marking.writes:
-                await asyncio.wait(marking.writes.values(), timeout=delay)
+            waiting = [write for write in marking.writes.values() if not write.done()]
+            if waiting:
+                await asyncio.wait(waiting, timeout=delay)
             self._end(marking)
             if not machine.unmarked:
                 return is_current()
