@@ -460,19 +460,21 @@ class TransactionCoordinator:
 
     async def abort_timed_out(self) -> None:
         """Abort the transactions that are open for longer than their time-out, fencing their producers."""
-        for transactions in list(self._partitions.values()):
-            for machine in transactions.timed_out(self._now_ms()):
-                if not self._is_current(transactions):
-                    break
-                if not machine.has_timed_out(self._now_ms()):
-                    continue
-                logger.info(
-                    "transactional id %s: its transaction has timed out and is aborted", machine.transactional_id
-                )
-                try:
-                    await self._decide(transactions, machine, machine.fence(self._now_ms()))
-                except KafkaError as error:
-                    logger.warning("transactional id %s could not be aborted: %s", machine.transactional_id, error)
+        due = [(each, machines) for each in self._partitions.values() if (machines := each.timed_out(self._now_ms()))]
+        # Side by side: a partition whose followers do not answer must not delay the others.
+        await asyncio.gather(*(self._abort(transactions, machines) for transactions, machines in due))
+
+    async def _abort(self, transactions: PartitionTransactions, machines: Iterable[TransactionMachine]) -> None:
+        for machine in machines:
+            if not self._is_current(transactions):
+                break
+            if not machine.has_timed_out(self._now_ms()):
+                continue
+            logger.info("transactional id %s: its transaction has timed out and is aborted", machine.transactional_id)
+            try:
+                await self._decide(transactions, machine, machine.fence(self._now_ms()))
+            except KafkaError as error:
+                logger.warning("transactional id %s could not be aborted: %s", machine.transactional_id, error)
 
     async def remove_expired(self) -> None:
         """Forget transactional ids that were not used for `transactional.id.expiration.ms`."""

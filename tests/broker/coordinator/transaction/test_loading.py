@@ -119,6 +119,23 @@ def test_few_are_loaded_at_once() -> None:
     asyncio.run(work())
 
 
+def test_a_partition_that_is_stuck_delays_no_time_outs_of_others() -> None:
+    async def work() -> None:
+        world = World()
+        ongoing = Transaction(LARGEST, 0, 60_000, TransactionState.ONGOING, 0, frozenset({("t", 0)}), 0)
+        world.log.records = [StateRecord(encode_key("id"), encode_value(ongoing))]
+        world.coordinator.start()
+        await world.settled()
+        aborting = asyncio.ensure_future(world.coordinator.abort_timed_out())
+        await world.settled()
+        assert len(world.log.waiting) == PARTITIONS, "no write is replicated"
+        aborting.cancel()
+        await asyncio.gather(aborting, return_exceptions=True)
+        await world.coordinator.stop()
+
+    asyncio.run(work())
+
+
 def test_transactions_stay_loaded_while_their_partition_stays_led() -> None:
     async def work() -> None:
         world = World()
