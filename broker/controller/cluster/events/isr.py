@@ -54,7 +54,7 @@ def alter_partition(
 ) -> Steps[dict[PartitionKey, StateNode | KafkaError]]:
     """Carry out AlterPartition; return the state of each partition, or why it was not changed.
 
-    The checks have the order of Kafka's controller.
+    The checks have the order of Kafka's controller. States of which the leader knows more are read anew before.
 
     Raises:
         StaleBrokerEpochError: The leader is not registered, or was registered anew.
@@ -62,6 +62,16 @@ def alter_partition(
     broker = context.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch:
         raise StaleBrokerEpochError(f"Broker {broker_id} is not registered with epoch {broker_epoch}.")
+    ahead = [
+        key
+        for key, each in wanted.items()
+        if (known := context.states.get(key)) is not None and each.partition_epoch > known.partition_epoch
+    ]
+    if ahead:
+        # Somebody else has written the states, and the leader has read them. Or this controller has been replaced: then
+        # it can write nothing.
+        context.cause = "somebody else wrote it to ZooKeeper"
+        yield from take_states(context, ahead)
     context.cause = f"broker {broker_id}, the leader, asked for it (AlterPartition)"
     context.causes = {key: f"{context.cause}: {each.reason}" for key, each in wanted.items() if each.reason}
     results: dict[PartitionKey, StateNode | KafkaError] = {}

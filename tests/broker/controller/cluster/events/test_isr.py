@@ -130,6 +130,9 @@ def test_a_state_that_was_changed_in_zookeeper_is_not_overwritten() -> None:
     assert isinstance(result, KafkaError)
     assert result.code is ErrorCode.INVALID_UPDATE_VERSION
     assert world.state("words").isr == (1,)
+    # The leader has read it meanwhile, and proposes anew.
+    world.on_write = lambda: None
+    assert alter(world, WantedIsr(0, (1, 2), 1)) == StateNode(1, 0, (1, 2), EPOCH, 2)
 
 
 def test_notices_of_leaders_before_2_7_are_read_and_deleted() -> None:
