@@ -12,17 +12,18 @@ even if no record has come. So when compaction has left only the newest sync of 
 unless the process was killed within the turn and the log was compacted in the same time.
 
 If the target refuses a batch, the transaction is aborted. From then on the task takes nothing, until its owner has
-asked by `take_undone` which batch that is, and where all partitions of the transaction are to be read again.
+asked by `take_undone` which batch that is, and where all partitions of the transaction are to be read again. So it is
+if a leader does not take a batch for `delivery.timeout.ms`, while others take theirs.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from kafkalog.client.errors import KafkaError
+from kafkalog.client.errors import ClientTimeoutError, KafkaError
 from kafkalog.client.producer.batches.encoded_batch import EncodedFuture
 from kafkalog.client.producer.transactions.transaction_manager import TransactionAbortedError
 from kafkalog.client.transactions.errors import AbortableTransactionError, FatalTransactionError
@@ -69,14 +70,22 @@ class MirrorTask:
     """A task, from its first transaction on. `start` fences other processes that have the same task.
 
     Every call raises the errors of the producer's transactions; then the task can only be closed. `topic_ids` are those
-    of the source's topics that have one; they are stored with positions and syncs.
+    of the source's topics that have one; they are stored with positions and syncs. `is_held` tells whether a partition
+    is held at a batch that the target has not taken before.
     """
 
-    def __init__(self, settings: MirrorSettings, number: int, topic_ids: Mapping[str, UUID] | None = None) -> None:
+    def __init__(
+        self,
+        settings: MirrorSettings,
+        number: int,
+        topic_ids: Mapping[str, UUID] | None = None,
+        is_held: Callable[[TopicPartition], bool] = lambda tp: False,
+    ) -> None:
         self.number = number
         self._settings = settings
         self._naming = settings.naming
         self._topic_ids = topic_ids or {}
+        self._is_held = is_held
         properties = {**_DEFAULTS, **settings.target_client, **_FIXED}
         properties["transactional.id"] = settings.transactional_id(number)
         properties["transaction.timeout.ms"] = str(settings.transaction_timeout_ms)
@@ -180,7 +189,7 @@ class MirrorTask:
         self._begin()
         try:
             done = {tp: Committed(next_offset, self._runs(tp)) for tp, next_offset in self._next.items()}
-        except (KafkaError, AbortableTransactionError, TransactionAbortedError) as error:
+        except (KafkaError, AbortableTransactionError, TransactionAbortedError, ClientTimeoutError) as error:
             self._undo(error)
             return {}
         for tp, committed in done.items():
@@ -228,10 +237,10 @@ class MirrorTask:
         return at if at is not None and at.offset == offset else OffsetAndMetadata(offset)
 
     def _undo(self, error: Exception, refused: dict[TopicPartition, RefusedBatch] | None = None) -> None:
-        """Abort the transaction, because the target has refused batches.
+        """Abort the transaction, because the target has refused batches, or has not taken some in time.
 
         Raises:
-            Exception: It has refused none, and the error is another one.
+            Exception: It has refused none, and the error is another one; or it has not taken any in time.
         """
         if isinstance(error, FatalTransactionError):
             raise error
@@ -240,6 +249,7 @@ class MirrorTask:
         self._open = False
         found = {tp: first for tp, sent in self._sent.items() if (first := _first_refused(sent)) is not None}
         found |= refused or {}
+        found = found or self._late()
         if not found:
             raise error
         self._undone = Undone(found, {tp: before.position for tp, before in self._before.items()})
@@ -252,6 +262,15 @@ class MirrorTask:
                 self._epochs.pop(tp, None)
         self._sent.clear()
         self._before.clear()
+
+    def _late(self) -> dict[TopicPartition, RefusedBatch]:
+        """Return the first batch of each partition that a leader has not taken in time.
+
+        There are none where this is so of all partitions, unless a held one is tried alone: the target may be the
+        reason, and another worker tries all of them again soon.
+        """
+        found = {tp: first for tp, sent in self._sent.items() if (first := _first_late(sent)) is not None}
+        return found if len(found) < len(self._sent) or any(map(self._is_held, found)) else {}
 
     def _send_position(self, partition: TopicPartition, next_offset: int | None, leader_epoch: int = NO_EPOCH) -> None:
         position = SourcePosition(self._settings.source, partition, next_offset)
@@ -312,6 +331,15 @@ def _first_refused(sent: Iterable[tuple[MirroredBatch, EncodedFuture]]) -> Refus
         error = future.exception()
         if error is not None and is_refusal(error):
             return _refused(batch, error)
+    return None
+
+
+def _first_late(sent: Iterable[tuple[MirroredBatch, EncodedFuture]]) -> RefusedBatch | None:
+    """Return the first one of batches, all of which are done, that was not taken in time."""
+    for batch, future in sent:
+        error = future.exception()
+        if isinstance(error, ClientTimeoutError):
+            return RefusedBatch(batch.offsets[0][0], batch.next_offset, False, error)
     return None
 
 

@@ -411,7 +411,7 @@ class Worker(Closing, RebalanceListener):
     def _translate(self, tasks: Mapping[int, list[TopicPartition]]) -> _Offsets:
         """Begin tasks that write transactions; return the positions, and what is known of the offsets."""
         for number in tasks:
-            self._tasks[number] = MirrorTask(self._settings, number, self._ids)
+            self._tasks[number] = MirrorTask(self._settings, number, self._ids, self._left_out.batches.is_held)
         for _ in self._pool.map(lambda task: task.start(), self._tasks.values()):
             pass
         stored = read_stored(self._settings) if tasks else {}
