@@ -28,7 +28,7 @@ from kafkalog.protocol.messages.alter_partition import AlterPartitionRequest, Al
 logger = logging.getLogger(__name__)
 
 RETRY_S = 0.05
-"""The pause after an attempt that answers no proposal."""
+"""The pause after an attempt that answers no proposal, or after which one of them is made again."""
 NAMES_UP_TO = 1
 """Up to this version topics go by their names; later ones need ids."""
 EPOCHS_SINCE = 3
@@ -121,7 +121,7 @@ class AlterIsr:
                 if response is not None and response.error_code:
                     code = ErrorCode.of(response.error_code)
                     logger.info("The controller does not change ISRs at present: %s", code.name)
-                elif response is not None and self._take(sent, response):
+                elif response is not None and self._take(sent, response) and not self._repeats(sent):
                     continue
                 await asyncio.sleep(RETRY_S)
             except (LinkError, UnsupportedVersionError) as error:
@@ -184,6 +184,10 @@ class AlterIsr:
                 data.new_isr = list(each.isr)
             topic.partitions.append(data)
         return AlterPartitionRequest(broker_id=self._broker_id, broker_epoch=broker_epoch, topics=list(topics.values()))
+
+    def _repeats(self, sent: dict[PartitionKey, _Waiting]) -> bool:
+        """Return whether a proposal that was sent waits again: its leader repeats it, as it was not decided."""
+        return any((again := self._waiting.get(key)) and again.proposal is each.proposal for key, each in sent.items())
 
     def _take(self, sent: dict[PartitionKey, _Waiting], response: AlterPartitionResponse) -> bool:
         """Hand on the answers; return whether there is any. Proposals that have none are sent again."""

@@ -216,6 +216,37 @@ def test_a_controller_that_answers_nothing_is_asked_again_after_a_pause(caplog: 
     assert caplog.text.count("answers to none of the changes") == 3
 
 
+def test_what_a_leader_repeats_is_sent_after_a_pause() -> None:
+    """ZooKeeper may refuse the controller's write for long."""
+
+    def not_written(message: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        response = accepted(message, version)
+        response.topics[0].partitions[0].error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+        return response
+
+    controllers = Controllers(*[not_written] * 5, accepted)
+
+    async def main(loop: VirtualLoop) -> None:
+        store = make_store(loop, controllers)
+        decided: asyncio.Future[IsrDecision] = loop.create_future()
+        wanted = proposal()
+
+        def answer(found: IsrDecision | ErrorCode) -> None:
+            if isinstance(found, IsrDecision):
+                decided.set_result(found)
+            else:
+                store.submit(wanted, answer)
+
+        store.submit(wanted, answer)
+        await decided
+        await store.close()
+
+    virtual_time.run(main)
+    pauses = [after - before for before, after in pairwise(controllers.asked_at)]
+    assert len(pauses) == 5
+    assert min(pauses) >= RETRY_S
+
+
 def test_an_answer_to_what_was_replaced_meanwhile_is_no_defect(caplog: pytest.LogCaptureFixture) -> None:
     again: list[Callable[[], None]] = []
 
