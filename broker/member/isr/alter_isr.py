@@ -108,6 +108,7 @@ class AlterIsr:
     # Inside
 
     async def _send(self) -> None:
+        logged: set[ErrorCode] = set()
         while True:
             epoch = self._broker_epoch()
             self._waiting = {
@@ -120,7 +121,10 @@ class AlterIsr:
                 response = await self._ask([each.proposal for each in sent.values()], epoch)
                 if response is not None and response.error_code:
                     code = ErrorCode.of(response.error_code)
-                    logger.info("The controller does not change ISRs at present: %s", code.name)
+                    # It may last until there is another controller, or this broker is registered again.
+                    level = logging.DEBUG if code in logged else logging.INFO
+                    logger.log(level, "The controller does not change ISRs at present: %s", code.name)
+                    logged.add(code)
                 elif response is not None and self._take(sent, response) and not self._repeats(sent):
                     continue
                 await asyncio.sleep(RETRY_S)

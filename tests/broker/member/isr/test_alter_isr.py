@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import uuid
 from collections.abc import Callable
@@ -214,6 +215,14 @@ def test_a_controller_that_answers_nothing_is_asked_again_after_a_pause(caplog: 
     assert len(controllers.asked) == 4
     assert min(after - before for before, after in pairwise(controllers.asked_at)) >= RETRY_S
     assert caplog.text.count("answers to none of the changes") == 3
+
+
+def test_a_controller_that_goes_on_refusing_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "broker.member")
+    refused = [*[failed(ErrorCode.NOT_CONTROLLER)] * 5, failed(ErrorCode.STALE_BROKER_EPOCH)]
+    assert len(ask(Controllers(*refused, accepted), proposal())) == 1
+    assert caplog.text.count("does not change ISRs at present: NOT_CONTROLLER") == 1
+    assert caplog.text.count("does not change ISRs at present: STALE_BROKER_EPOCH") == 1
 
 
 def test_what_a_leader_repeats_is_sent_after_a_pause() -> None:
