@@ -44,10 +44,19 @@ class BrokerStore:
         return selected(self._admin, self._arguments)
 
     def active(self, groups: Sequence[str]) -> dict[str, str]:
+        """Do as the protocol says.
+
+        Raises:
+            Exception: The state of no group is known. This is the error of the first one.
+        """
         from kafkalog.client.admin.groups.descriptions import DEAD, EMPTY
 
+        described = self._admin.describe_groups_each(groups)
+        errors = [each for each in described.values() if isinstance(each, Exception)]
+        if errors and len(errors) == len(described):
+            raise errors[0]
         found = {}
-        for name, group in self._admin.describe_groups_each(groups).items():
+        for name, group in described.items():
             if isinstance(group, Exception):
                 found[name] = f"the current state is not known: {getattr(group, 'message', group)}"
             elif group.state not in (EMPTY, DEAD):
