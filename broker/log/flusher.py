@@ -121,19 +121,40 @@ class Flusher:
     # -- flushing --------------------------------------------------------------------------------------------
 
     def due(self, now_ms: int) -> int | None:
-        """Return the offset up to which `flush.messages`, `flush.ms` or a roll makes a flush due, or None.
-
-        If one is due, or will be without another record, note it for the next look at all logs.
-        """
+        """Return the offset up to which `flush.messages`, `flush.ms` or a roll makes a flush due, or None."""
         unflushed = self._offsets.end - self.recovery_point
-        config, has_rolled = self._config, self._rolls > max(self._flushed_rolls, 0)
-        if has_rolled or (unflushed and min(config.flush_messages, config.flush_ms) < MAX_LONG):
-            self._chores.flushes = True
+        config = self._config
         if unflushed >= config.flush_messages:
             return self._offsets.end
         if unflushed and now_ms - self._unflushed_since_ms >= config.flush_ms:
             return self._offsets.end
-        return self._segments.active.base_offset if has_rolled else None
+        return self._segments.active.base_offset if self._has_rolled else None
+
+    @property
+    def _has_rolled(self) -> bool:
+        return self._rolls > max(self._flushed_rolls, 0)
+
+    @property
+    def _becomes_due(self) -> bool:
+        """True if a flush is due, or will be without another record."""
+        has_interval = min(self._config.flush_messages, self._config.flush_ms) < MAX_LONG
+        return self._has_rolled or (has_interval and self._offsets.end > self.recovery_point)
+
+    def flush_if_due(self, now_ms: int) -> bool:
+        """Flush if that is due; return whether it was. As long as it may become due, workers go on to look.
+
+        Raises:
+            KafkaStorageError: see `flush`.
+        """
+        if self._errors.offline is not None:
+            return False
+        if self._becomes_due:
+            self._chores.flushes = True
+        upto = self.due(now_ms)
+        if upto is None:
+            return False
+        self.flush(upto)
+        return True
 
     def flush(self, upto: int | None = None) -> None:
         """Force everything before `upto` (default: the log end offset) to the device, then move the recovery point.

@@ -28,7 +28,7 @@ Which thread may call what:
 | `append…`, `read`, look-ups, `roll`, `delete_records`,             | the loop's                                      |
 | `apply_retention`, `replace_segments`, `plan…`, `truncate…`,       |                                                 |
 | `relocate`, `rename_for_delete`, `assign_…`; setting anything      |                                                 |
-| `flush`, `flush_due`, `needs_flush`                                | any, beside the loop's; one flush at a time     |
+| `flush`, `flush_due`, `flush_if_due`                               | any, beside the loop's; one flush at a time     |
 | holding `flushes`                                                  | any; no flush runs meanwhile                    |
 | `remove_deleted`                                                   | one worker's, beside the loop's                 |
 | `aborted_transactions`                                             | any, beside the loop's                          |
@@ -450,9 +450,9 @@ class Log:
         """See `Flusher.due`."""
         return self._flusher.due(now_ms)
 
-    def needs_flush(self, now_ms: int) -> bool:
-        """Return whether a flush is due."""
-        return self._errors.offline is None and self._flusher.due(now_ms) is not None
+    def flush_if_due(self, now_ms: int) -> bool:
+        """See `Flusher.flush_if_due`."""
+        return self._flusher.flush_if_due(now_ms)
 
     def flush(self, upto: int | None = None) -> None:
         """See `Flusher.flush`."""

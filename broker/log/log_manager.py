@@ -441,12 +441,10 @@ class LogManager:
         self.resources.chores.flushes = False
         flushed = 0
         for log in self:
-            if log.needs_flush(now_ms):
-                try:
-                    log.flush(log.flush_due(now_ms))
-                    flushed += 1
-                except KafkaError as error:
-                    logger.error("Flush: %s", error)
+            try:
+                flushed += log.flush_if_due(now_ms)
+            except KafkaError as error:
+                logger.error("Flush: %s", error)
         return flushed
 
     def fail_directory(self, path: Path, reason: str) -> None:

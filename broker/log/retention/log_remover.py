@@ -201,6 +201,9 @@ class LogRemover:
     def remove_deleted(self, now_ms: int) -> int:
         """Unlink the files of removed segments whose delay is over; return how many. May be slow on some disks."""
         removed = 0
+        if self._deletions:
+            # What is not due yet is looked at again.
+            self._chores.deletions = True
         while (paths := self._due_deletion(now_ms)) is not None:
             for path in paths:
                 self._ops.unlink(path)
@@ -212,11 +215,8 @@ class LogRemover:
         self._deletions.clear()
 
     def _due_deletion(self, now_ms: int) -> list[str] | None:
-        if not self._deletions:
-            return None
         # On a worker's thread: the event loop's may delete the log and empty the queue at any moment.
         with suppress(IndexError):
-            self._chores.deletions = True
             if self._deletions[0][0] <= now_ms:
                 return self._deletions.popleft()[1]
         return None

@@ -78,9 +78,9 @@ def test_due_by_messages_by_time_and_by_a_roll(tmp_path: Path) -> None:
     assert log.flush_due(NOW + 6500) is None, "counted from the first unflushed append"
     log.roll(NOW + 6500)
     assert log.flush_due(NOW + 6500) == 6
-    log.flush(log.flush_due(NOW + 6500))
+    assert log.flush_if_due(NOW + 6500)
     assert log.recovery_point == 6
-    assert not log.needs_flush(NOW + 6500)
+    assert not log.flush_if_due(NOW + 6500)
 
 
 def test_a_failed_flush_takes_the_log_offline_for_appends_but_not_for_reads(tmp_path: Path) -> None:
@@ -287,8 +287,7 @@ def test_logs_say_whether_a_worker_has_to_look_at_them(tmp_path: Path) -> None:
 
     def look(now_ms: int) -> bool:
         chores.flushes = False
-        if log.needs_flush(now_ms):
-            log.flush()
+        log.flush_if_due(now_ms)
         return chores.flushes
 
     assert not look(NOW)

@@ -90,8 +90,7 @@ class LogOnALossyDisk(LossyLogMachine):
     @rule(due_only=st.booleans())
     def flush(self, due_only: bool) -> None:
         if due_only:
-            if self.log.needs_flush(NOW):
-                self.log.flush(self.log.flush_due(NOW))
+            self.log.flush_if_due(NOW)
         else:
             self.log.flush()
 
