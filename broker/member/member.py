@@ -40,7 +40,7 @@ CHECKED_AT_ONCE = 100
 MIN_CHECK_S = 0.05
 RETRY_S = 0.5
 HOSTED_AGAIN = "replicas that it could not host can be used again"
-"""The reason for which the controller is told after retries: it does not elect replicas that it takes for offline."""
+"""The reason of the notice after retries. Without it the controller elects none of these replicas."""
 
 
 class ClusterMember:
