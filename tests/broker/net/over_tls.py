@@ -10,7 +10,8 @@ from contextlib import suppress
 from broker.net.tls.transport import PART_BYTES, TlsTransport
 from broker.net.tls.turns import HandshakeTurns
 from broker.net.transport.interface import Transport
-from tests.broker.net.simulated import SimulatedLoop, Timer
+from tests.broker.net.simulated import SimulatedLoop
+from tests.broker.net.timers import Timer
 from tests.broker.net.transports import Peer
 from tests.support.secured.authority import client_context, server_context
 

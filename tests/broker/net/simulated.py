@@ -3,46 +3,22 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 import random
 import select
-from collections import deque
 from collections.abc import Callable
 
-
-class Timer:
-    """A future call."""
-
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback: Callable[[], None] | None = callback
-
-    def cancel(self) -> None:
-        self.callback = None
+from tests.broker.net.timers import Timers
 
 
-class SimulatedLoop:
+class SimulatedLoop(Timers):
     """A loop that implements `Clock`, `Poller` and `RunOnWorker`. Everything happens in `step`."""
 
     def __init__(self, chance: random.Random) -> None:
-        self.now = 1000.0
+        super().__init__(1000.0)
         self._chance = chance
-        self._soon: deque[Callable[[], None]] = deque()
-        self._timers: list[tuple[float, int, Timer]] = []
-        self._numbers = itertools.count()
         self._work: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
         self.readers: dict[int, Callable[[], None]] = {}
         self.writers: dict[int, Callable[[], None]] = {}
-
-    def time(self) -> float:
-        return self.now
-
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        self._soon.append(callback)
-
-    def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
-        timer = Timer(callback)
-        heapq.heappush(self._timers, (self.now + delay, next(self._numbers), timer))
-        return timer
 
     def add_reader(self, fd: int, callback: Callable[[], None]) -> None:
         self.readers[fd] = callback

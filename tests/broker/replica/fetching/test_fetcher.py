@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -135,17 +134,18 @@ def test_a_damaged_log_is_not_followed_any_more_and_takes_nothing_offline(
 
 def test_other_work_has_its_turn_between_many_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader may have one small batch in each of thousands of partitions."""
-    usual = Log.append_as_follower
+    usual, now = Log.append_as_follower, Fetcher._now
     appended = 0
     counts: list[int] = []
 
     def slowly(log: Log, *args: Any, **options: Any) -> Any:
         nonlocal appended
-        time.sleep(TURN_S / 2)
         appended += 1
         return usual(log, *args, **options)
 
     monkeypatch.setattr(Log, "append_as_follower", slowly)
+    # Each append takes half of a turn.
+    monkeypatch.setattr(Fetcher, "_now", lambda fetcher: now(fetcher) + appended * TURN_S / 2)
 
     async def work(broker: InProcess) -> None:
         follows: list[Following] = []

@@ -14,18 +14,24 @@ ONE = ("t", 0)
 HOUR = 3600.0
 
 
+def failing(loop: VirtualLoop, times: list[float]) -> HostingRetries:
+    """Retry one partition, in vain. Each attempt adds it again, as `ReplicaManager.host_partition` does."""
+
+    def fails(key: tuple[str, int]) -> bool:
+        times.append(loop.time())
+        retries.add(key)
+        return False
+
+    retries = HostingRetries(loop, fails)
+    retries.add(ONE)
+    return retries
+
+
 def test_a_partition_that_stays_offline_is_tried_ever_more_rarely() -> None:
-    """`ReplicaManager.host_partition` adds a partition with each attempt that fails."""
     times: list[float] = []
 
     async def main(loop: VirtualLoop) -> None:
-        def fails(key: tuple[str, int]) -> bool:
-            times.append(loop.time())
-            retries.add(key)
-            return False
-
-        retries = HostingRetries(loop, fails)
-        retries.add(ONE)
+        retries = failing(loop, times)
         await asyncio.sleep(HOUR)
         retries.close()
         tried = len(times)
@@ -42,13 +48,7 @@ def test_one_that_a_client_asks_for_is_tried_soon_and_once() -> None:
     times: list[float] = []
 
     async def main(loop: VirtualLoop) -> None:
-        def fails(key: tuple[str, int]) -> bool:
-            times.append(loop.time())
-            retries.add(key)
-            return False
-
-        retries = HostingRetries(loop, fails)
-        retries.add(ONE)
+        retries = failing(loop, times)
         await asyncio.sleep(HOUR)
         times.clear()
         asked_at = loop.time()

@@ -22,13 +22,13 @@ from kafkalog.protocol.errors import CorruptMessageError, ErrorCode
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalog.protocol.messages.produce import ProduceRequest, ProduceResponse
-from kafkalog.records.batch import decode_batch, iter_headers
 from peers.process import free_port
+from tests.kafkalog.client.producer import stored
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.scripted import ScriptedBroker, metadata, taken
 from tests.support.tcp_proxy import Proxy
 from tests.support.waiting import wait_until
-from tests.support.wire import create_topic, fetch
+from tests.support.wire import create_topic
 
 DEADLINE_S = 240.0
 QUICK = {
@@ -50,17 +50,8 @@ def new_topic(broker: KafkalogBroker, name: str, partitions: int = 1, **config: 
 
 
 def values(broker: KafkalogBroker, topic: str, partition: int = 0) -> list[bytes]:
-    found: list[bytes] = []
     with broker.connect() as sock:
-        offset = 0
-        while True:
-            data = fetch(sock, topic, {partition: offset})[partition]
-            assert data.error_code == 0
-            whole = [decode_batch(data.records, at) for at, _ in iter_headers(data.records)]
-            if not whole:
-                return found
-            found += [record.value or b"" for _, each in whole for record in each]
-            offset = whole[-1][0].next_offset
+        return [value or b"" for value in stored.values(sock, topic, partition)]
 
 
 @pytest.fixture
