@@ -131,10 +131,11 @@ class Partition:
 
     @property
     def led_since(self) -> int:
-        """The leader epoch in which this broker became leader, and since when it has led without a break.
+        """The leader epoch from which on this broker is known to have led without a break.
 
         NO_LEADER_EPOCH where it does not lead. The leader epoch grows each time that a replica leaves the ISR by the
-        controller's decision; what a leader holds in memory stays true then.
+        controller's decision; what a leader holds in memory stays true then. It counts as a break if this broker was
+        not told of an epoch, as another broker may have led in that one.
         """
         return NO_LEADER_EPOCH if self.leading is None else self.leading.since
 

@@ -20,7 +20,7 @@ class Leader:
         broker_id: the id of this broker.
         epoch: the leader epoch.
         partition_epoch: the version of the partition's state, as far as it is known; each change increments it.
-        since: the epoch in which this broker became leader; it has led in every later epoch too.
+        since: the epoch from which on this broker is known to have led in every epoch.
         epoch_start: the log end offset at which `epoch` began.
         replicas: the brokers that hold the partition, the preferred leader first.
         isr: the in-sync replicas that the controller has confirmed.
@@ -209,7 +209,10 @@ def role_of(state: PartitionState, broker_id: int, log_end: int, now_ms: int, be
     followers = {replica: known.get(replica, FollowerState()) for replica in others}
     if last is not None and last.epoch == state.leader_epoch:
         return Leader(broker_id, state, last.since, last.epoch_start, followers)
+    # In an epoch that this broker missed another one may have led. The followers may have truncated their logs then, so
+    # their former positions may vouch for records that they no longer have.
+    led_the_last_epoch = last is not None and last.epoch + 1 == state.leader_epoch
     for replica, follower in followers.items():
-        followers[replica] = follower.elected(log_end, now_ms, in_sync=replica in isr, again=last is not None)
-    since = state.leader_epoch if last is None else last.since
+        followers[replica] = follower.elected(log_end, now_ms, in_sync=replica in isr, again=led_the_last_epoch)
+    since = last.since if last is not None and led_the_last_epoch else state.leader_epoch
     return Leader(broker_id, state, since, log_end, followers)

@@ -30,9 +30,9 @@ def leader(isr: tuple[int, ...] = BROKERS, epoch: int = 3, log_end: int = 10, be
 
 def test_a_new_role_is_another_object_that_knows_its_beginning() -> None:
     first = leader()
-    again = leader(epoch=5, log_end=20, before=first)
+    again = leader(epoch=4, log_end=20, before=first)
     assert (first.epoch, first.epoch_start, first.since) == (3, 10, 3)
-    assert (again.epoch, again.epoch_start, again.since) == (5, 20, 3)
+    assert (again.epoch, again.epoch_start, again.since) == (4, 20, 3)
     follower = role_of(state(1, 6), 0, 20, 1000, again)
     assert isinstance(follower, Follower)
     assert (follower.leader, follower.epoch) == (1, 6)
@@ -89,6 +89,20 @@ def test_the_epoch_of_a_follower_is_that_of_its_last_fetch() -> None:
     # What was known before another broker led says nothing any more.
     between = role_of(state(1, 4), 0, 10, 1000, role)
     assert leader(epoch=5, before=between).broker_epochs == {1: -1, 2: -1}
+
+
+def test_after_an_epoch_that_it_missed_a_leader_knows_nothing_of_its_followers() -> None:
+    """Another broker may have led then, and the followers may have truncated their logs."""
+    role = leader(epoch=3, log_end=20)
+    role.fetched(1, 20, 0, 20, 1000)
+    role.fetched(2, 20, 0, 20, 1000)
+    again = leader(epoch=5, log_end=30, before=role)
+    assert [each.is_known for each in again.followers.values()] == [False, False]
+    assert again.high_watermark(10, 30, 1, 1000, LAG_MS) == 10
+    assert again.since == 5
+    again.fetched(1, 12, 0, 30, 1001)
+    again.fetched(2, 30, 0, 30, 1001)
+    assert again.high_watermark(10, 30, 1, 1001, LAG_MS) == 12
 
 
 def test_the_high_watermark_waits_for_every_member_of_both_isrs() -> None:
