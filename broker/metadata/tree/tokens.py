@@ -136,6 +136,7 @@ class TokenTree:
             Whether they are written; not if one of them is another than the known one.
 
         Raises:
+            PolicyViolationError: a node would be too large for ZooKeeper.
             OSError: there is no connection for too long.
         """
         try:
@@ -158,6 +159,7 @@ class TokenTree:
             operation = Delete(path, version)
         else:
             data = write(token.content())
+            self._session.check_size(path, data)
             operation = Create(path, data) if version == ABSENT else SetData(path, data, version)
         try:
             await self._zookeeper.multi([operation, Create(CHANGE_PREFIX, name.encode(), is_sequential=True)])
