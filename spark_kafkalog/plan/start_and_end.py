@@ -52,13 +52,16 @@ def _by_timestamp(
     for tp, time in times.items():
         if time < 0:
             raise OptionsError(f"timestamp {time} of {tp} is negative; milliseconds since 1970 are expected")
+    must_match = starting and not limit.latest_if_none
+    # The ends first: a record that comes in between may be late enough, and then it lies behind this end.
+    ends = lookup(dict.fromkeys(times, LATEST)) if times and not must_match else {}
     found = lookup(times) if times else {}
     offsets = {tp: found.get(tp, LATEST) for tp in times}
-    if starting and not limit.latest_if_none:
+    if must_match:
         for tp, offset in offsets.items():
             if offset == LATEST:
                 raise OptionsError(f"No offset matched from request of topic-partition {tp} and timestamp {times[tp]}.")
-    return offsets
+    return {tp: ends.get(tp, LATEST) if offset == LATEST else offset for tp, offset in offsets.items()}
 
 
 def _check_named(named: Offsets, assigned: Collection[TopicPartition], option: str) -> None:

@@ -176,6 +176,33 @@ def test_a_start_without_a_match_is_refused() -> None:
         resolve(AtTimestamp(300), LOG.keys(), Log(LOG), starting=True)
 
 
+class GrowingLog(Log):
+    """A log in which partition a-1 gets a record after each answer."""
+
+    def __call__(self, times: Mapping[TopicPartition, int]) -> Offsets:
+        answer = super().__call__(times)
+        begin, end = self.bounds[A1]
+        self.bounds = {**self.bounds, A1: (begin, end + 1)}
+        return answer
+
+
+def test_a_start_without_a_match_is_before_a_record_that_comes_while_it_is_looked_for() -> None:
+    """The record at offset 20 has the timestamp of the start, and is written after no such record was found."""
+    assert resolve(AtTimestamp(200, latest_if_none=True), LOG.keys(), GrowingLog(LOG), starting=True)[A1] == 20
+
+
+def test_an_end_without_a_match_is_before_a_record_that_comes_while_it_is_looked_for() -> None:
+    assert resolve(AtTimestamp(200), LOG.keys(), GrowingLog(LOG), starting=False)[A1] == 20
+
+
+def test_the_start_and_the_end_at_one_time_are_the_same_while_records_come() -> None:
+    """Two batch queries that end and start at one time read each record once; one query from it to it reads none."""
+    log = GrowingLog(LOG)
+    start = resolve(AtTimestamp(200, latest_if_none=True), LOG.keys(), log, starting=True)
+    end = resolve(AtTimestamp(200), LOG.keys(), log, starting=False)
+    assert batch_ranges(start, end) == []
+
+
 @pytest.mark.parametrize("named", [{A0: 1}, {A0: 1, A1: 1, TopicPartition("a", 2): 1}])
 def test_all_partitions_must_be_named(named: dict[TopicPartition, int]) -> None:
     with pytest.raises(OptionsError, match="you must specify all TopicPartitions"):
