@@ -79,8 +79,8 @@ async def handle_alter_user_scram_credentials(request: Request) -> None:
     if refusal is None:
         outcomes = await request.broker.scram_users.alter(deletions, upsertions)
     else:
-        users = [*(each.user for each in deletions), *(each.user for each in upsertions)]
-        outcomes = dict.fromkeys(users, refusal)
+        changes: list[Deletion | Upsertion] = [*deletions, *upsertions]
+        outcomes = {each.user: refusal async for each in request.each(changes)}
     results = []
     async for user, error in request.each(outcomes.items()):
         result = AlterUserScramCredentialsResult(user=user, error_message=None)

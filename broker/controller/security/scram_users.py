@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +15,7 @@ from kafkalog.protocol.errors import (
     DuplicateResourceError,
     KafkaError,
     KafkaStorageError,
+    PolicyViolationError,
     ResourceNotFoundError,
     UnacceptableCredentialError,
     UnsupportedSaslMechanismError,
@@ -24,6 +25,18 @@ from kafkalog.protocol.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredent
 logger = logging.getLogger(__name__)
 
 SHOWN = 5
+MAX_ALTERATIONS = 10_000
+"""The alterations of one request, as in Apache Kafka's own controller."""
+ALTERATIONS_A_TURN = 100
+"""The number of credentials that are made, at some 15 µs each, before other requests get their turn."""
+AT_ONCE = 500
+"""The most users that are altered in one commit, so that other requests have their turn in between."""
+_TOO_LARGE = PolicyViolationError(
+    "Unable to perform excessively large batch operation: a request may alter at most "
+    f"{MAX_ALTERATIONS} user credentials."
+)
+_Changes = dict[ScramMechanism, ScramCredential | None]
+"""The new credentials of a user; None deletes one."""
 Credentials = Mapping[ScramMechanism, ScramCredential]
 
 
@@ -86,47 +99,78 @@ class ScramUsers:
     async def alter(
         self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
     ) -> dict[str, KafkaError | None]:
-        """Commit the alterations of all users without a fault at once.
+        """Commit the alterations of all users without a fault, those of one user together.
+
+        Other requests get their turn while credentials of many users are made.
 
         Returns:
             None for each user, or the error that prevented all of the user's alterations.
         """
         changes: list[Deletion | Upsertion] = [*deletions, *upsertions]
+        is_too_large = len(changes) > MAX_ALTERATIONS
         results: dict[str, KafkaError | None] = {}
-        results.update((each.user, _fault(each)) for each in changes if _fault(each) is not None)
-        pairs = Counter((each.user, each.mechanism) for each in changes)
-        for (user, _), count in pairs.items():
-            if count > 1:
-                text = "A user credential cannot be altered twice in the same request"
-                results.setdefault(user, DuplicateResourceError(text))
-        known = dict.fromkeys(user for user, _ in pairs if user not in results)
-        made = {(each.user, each.mechanism): _credential(each) for each in upsertions if each.user in known}
-        # A user's deletions are decided on the state that they are committed to.
+        wanted: dict[str, _Changes] = {}
+        for number, change in enumerate(changes, 1):
+            if is_too_large:
+                results[change.user] = _TOO_LARGE
+            else:
+                _note(change, wanted, results)
+            if number % ALTERATIONS_A_TURN == 0:
+                await asyncio.sleep(0)
+        known = [user for user in wanted if user not in results]
+        for first in range(0, len(known), AT_ONCE):
+            results |= await self._commit({user: wanted[user] for user in known[first : first + AT_ONCE]})
+        _tell([user for user, error in results.items() if error is None])
+        return results
+
+    async def _commit(self, wanted: Mapping[str, _Changes]) -> dict[str, KafkaError | None]:
+        """Commit the alterations of some users; return None for each, or the error."""
         absent: dict[str, KafkaError | None] = {}
 
         def decide(state: ClusterState) -> list[SetScramCredentials]:
+            # Deletions are decided on the state that they are committed to.
             absent.clear()
-            after = {user: dict(state.scram_credentials.get(user, {})) for user in known}
-            for each in deletions:
-                mechanism = ScramMechanism.of_type(each.mechanism)
-                if each.user in known and after[each.user].pop(mechanism, None) is None:  # type: ignore[arg-type]
-                    text = "Attempt to delete a user credential that does not exist"
-                    absent[each.user] = ResourceNotFoundError(text)
-            for (user, number), credential in made.items():
-                mechanism = ScramMechanism.of_type(number)
-                assert mechanism is not None
-                after[user][mechanism] = credential
-            return [SetScramCredentials(user, each) for user, each in after.items() if user not in absent]
+            operations = []
+            for user, changes in wanted.items():
+                credentials = dict(state.scram_credentials.get(user, {}))
+                for mechanism, credential in changes.items():
+                    if credential is not None:
+                        credentials[mechanism] = credential
+                    elif credentials.pop(mechanism, None) is None:
+                        text = "Attempt to delete a user credential that does not exist"
+                        absent[user] = ResourceNotFoundError(text)
+                if user not in absent:
+                    operations.append(SetScramCredentials(user, credentials))
+            return operations
 
         try:
-            if known:
-                await self._store.commit(decide)
+            await self._store.commit(decide)
+        except KafkaError as error:
+            return dict.fromkeys(wanted, error)
         except OSError as error:
             failure = KafkaStorageError(f"The cluster's registry cannot be stored: {error}")
-            absent = dict.fromkeys(known, failure)
-        results |= dict.fromkeys(known) | absent
-        _tell([user for user, error in results.items() if error is None])
-        return results
+            return dict.fromkeys(wanted, failure)
+        return dict.fromkeys(wanted) | absent
+
+
+def _note(change: Deletion | Upsertion, wanted: dict[str, _Changes], results: dict[str, KafkaError | None]) -> None:
+    """Note what is wanted of a user, or in `results` why none of it is done."""
+    fault = _fault(change)
+    if fault is not None:
+        results[change.user] = fault
+        return
+    mechanism = ScramMechanism.of_type(change.mechanism)
+    assert mechanism is not None
+    changes = wanted.setdefault(change.user, {})
+    if mechanism in changes:
+        text = "A user credential cannot be altered twice in the same request"
+        results.setdefault(change.user, DuplicateResourceError(text))
+    elif isinstance(change, Deletion):
+        changes[mechanism] = None
+    else:
+        changes[mechanism] = ScramCredential.of_salted(
+            mechanism, change.salt, change.salted_password, change.iterations
+        )
 
 
 def _tell(users: Sequence[str]) -> None:
@@ -149,9 +193,3 @@ def _fault(change: Deletion | Upsertion) -> KafkaError | None:
     if not change.salt or not change.salted_password:
         return UnacceptableCredentialError("The salt and the salted password must not be empty")
     return None
-
-
-def _credential(change: Upsertion) -> ScramCredential:
-    mechanism = ScramMechanism.of_type(change.mechanism)
-    assert mechanism is not None
-    return ScramCredential.of_salted(mechanism, change.salt, change.salted_password, change.iterations)

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from broker.api.admin import scram_users
+from broker.controller.security import scram_users as alterations
 from broker.metadata.json_form import from_json, to_json
 from broker.metadata.local import FILE_NAME
-from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.errors import ErrorCode, PolicyViolationError
 from kafkalog.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -132,6 +133,52 @@ def test_what_is_refused(
     assert found[0] == code
     assert text in found[1]
     assert describe(serving) == {"good": {1: 4096}}
+
+
+def test_others_have_their_turn_while_credentials_are_made(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alterations, "ALTERATIONS_A_TURN", 1, raising=False)
+    monkeypatch.setattr(alterations, "AT_ONCE", 7, raising=False)
+    of_salted, rounds = ScramCredential.of_salted, list[int]()
+
+    def note(*arguments: Any) -> ScramCredential:
+        rounds.append(serving.turns)
+        return of_salted(*arguments)
+
+    monkeypatch.setattr(ScramCredential, "of_salted", note)
+    users = [f"user-{number}" for number in range(20)]
+    assert alter(serving, *map(upsertion, users)) == dict.fromkeys(users, GOOD)
+    assert len(set(rounds)) == len(users), "two were made in one round of the loop"
+    assert describe(serving) == {user: {1: 4096} for user in users}
+    outcome = alter(serving, *map(deletion, users), deletion("x"))
+    assert outcome.pop("x") == (
+        ErrorCode.RESOURCE_NOT_FOUND,
+        "Attempt to delete a user credential that does not exist",
+    )
+    assert outcome == dict.fromkeys(users, GOOD)
+    assert describe(serving) == {}
+
+
+def test_a_request_that_alters_too_many_is_refused(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alterations, "MAX_ALTERATIONS", 2, raising=False)
+    assert alter(serving, upsertion("alice"), upsertion("alice", 2)) == {"alice": GOOD}
+    outcome = alter(serving, deletion("alice"), upsertion("bob"), upsertion("carol"))
+    assert {user: code for user, (code, _) in outcome.items()} == dict.fromkeys(
+        ["alice", "bob", "carol"], ErrorCode.POLICY_VIOLATION
+    )
+    assert describe(serving) == {"alice": {1: 4096, 2: 4096}}
+
+
+def test_what_the_store_refuses_is_told_of_each_user(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is closed instead would not say which users were altered before."""
+
+    async def refuse(decide: object) -> None:
+        raise PolicyViolationError("too large")
+
+    monkeypatch.setattr(serving.parts.store, "commit", refuse)
+    assert alter(serving, upsertion("alice"), upsertion("")) == {
+        "alice": (ErrorCode.POLICY_VIOLATION, "too large"),
+        "": (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"),
+    }
 
 
 def test_what_cannot_be_described(serving: Serving) -> None:
