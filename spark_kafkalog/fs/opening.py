@@ -7,6 +7,7 @@ executors as text, and each process opens a file system of its own. Loads go to 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -19,6 +20,8 @@ from spark_kafkalog.process_cache import ProcessCache
 LOCAL: FileSystem = LocalFiles()
 REMOTE: ProcessCache[str, FileSystem] = ProcessCache(8)
 """Object stores by scheme and authority, of this process: each has connections."""
+_LIKE_URL = re.compile("hdfs:|[A-Za-z][A-Za-z0-9+.-]+:/")
+"""The beginning of a URL with a slash too few. A drive of Windows has one letter."""
 
 
 class UnsupportedUrlError(ValueError):
@@ -46,9 +49,17 @@ def open_files(to: str) -> tuple[Files, str]:
     Raises:
         UnsupportedUrlError: The target is of another kind.
     """
+    if to.startswith("hdfs:/") and not to.startswith("hdfs://"):
+        # Hadoop takes both forms without a host.
+        to = f"hdfs://{to.removeprefix('hdfs:')}"
     if "://" not in to and not to.startswith("file:"):
         if not to:
             raise UnsupportedUrlError("--to is empty; name a directory or hdfs://host:port/directory")
+        if _LIKE_URL.match(to):
+            raise UnsupportedUrlError(
+                f"{to}: is no URL, but looks like one; name hdfs://host:port/directory, file:///directory or "
+                "/directory. A directory of that name below this one is ./NAME"
+            )
         return LocalFiles(), str(Path(to).absolute())
     try:
         parts = urlsplit(to)
@@ -56,11 +67,13 @@ def open_files(to: str) -> tuple[Files, str]:
         raise UnsupportedUrlError(
             f"{to}: {error}; name hdfs://host:port/directory, file:///directory or /directory"
         ) from None
-    path = unquote(parts.path).rstrip("/") or "/"
     if parts.scheme == "file":
         if parts.netloc not in ("", "localhost"):
             raise UnsupportedUrlError(f"{to}: names the host {parts.netloc}; write file:///directory")
-        return LocalFiles(), path
+        if not parts.path.startswith("/"):
+            # Executors have other working directories.
+            raise UnsupportedUrlError(f"{to}: names no directory from the root on; write file:///directory")
+        return LocalFiles(), unquote(parts.path).rstrip("/") or "/"
     if parts.scheme == "hdfs":
         # As in Hadoop's Path: nothing is percent-encoded, and '?' and '#' do not end the path.
         address, _, path = to.partition("://")[2].partition("/")

@@ -9,6 +9,8 @@ def split(path: str) -> tuple[str, str]:
     """Split off scheme and authority (empty for a plain path). `?` and `#` are ordinary parts of the path."""
     if path.startswith("/"):
         return "", path
+    if path.startswith("hdfs:/") and not path.startswith("hdfs://"):
+        return "hdfs://", path.removeprefix("hdfs:")
     scheme, colons, rest = path.partition("://")
     if colons:
         authority, slash, inside = rest.partition("/")

@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from spark_kafkalog.fs import hdfs, renaming
+from spark_kafkalog.fs.hdfs import HdfsFiles
 from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.fs.local import LocalFiles
-from spark_kafkalog.fs.opening import UnsupportedUrlError, open_files
+from spark_kafkalog.fs.opening import UnsupportedUrlError, file_system, open_files
+from spark_kafkalog.fs.paths import split
 from spark_kafkalog.fs.renaming import rename_with_check
 
 RENAMERS = 8
@@ -297,10 +299,32 @@ def test_hdfs_urls(url: str, path: str) -> None:
     assert open_files(url) == (hdfs.HdfsFiles("hdfs://n:1"), path)
 
 
-@pytest.mark.parametrize("url", ["s3a://bucket/x", "gs://x/y", "http://x/y", "file://host/x", "hdfs://[x/y", ""])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("s3a://bucket/x", "gs://x/y", "http://x/y", "file://host/x", "hdfs://[x/y", ""),
+        # They would be directories below the present one, or the root.
+        *("s3a:/bucket/x", "hdfs:kafka", "HDFS:/kafka", "file:kafka", "file:"),
+    ],
+)
 def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(UnsupportedUrlError):
         open_files(url)
+
+
+def test_a_path_on_the_default_hdfs() -> None:
+    """As in Hadoop, a path without a host has one slash or three. It is no local path."""
+    for url in ("hdfs:/kafka/x", "hdfs:///kafka/x"):
+        files, path = open_files(url)
+        assert isinstance(files, HdfsFiles)
+        assert (files.address, path, files.url(path)) == ("hdfs://", "/kafka/x", "hdfs:///kafka/x")
+        assert (file_system(url), split(url)) == (files, ("hdfs://", "/kafka/x"))
+
+
+def test_a_local_name_with_a_colon() -> None:
+    files, path = open_files("./s3a:/x")
+    assert isinstance(files, LocalFiles)
+    assert path == f"{os.getcwd()}/s3a:/x"
 
 
 @pytest.mark.peer
