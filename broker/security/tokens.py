@@ -48,6 +48,14 @@ class Token:
         """Return whether a principal is the owner or a renewer."""
         return principal == self.owner or principal in self.renewers
 
+    @property
+    def concerned(self) -> tuple[str, ...]:
+        """The principals that know of it: the owner, who asked for it, and the renewers.
+
+        (Kafka's `TokenInformation.ownerOrRenewer`)
+        """
+        return self.owner, self.requester, *self.renewers
+
     def content(self) -> dict[str, Any]:
         """Return the stored form."""
         return {

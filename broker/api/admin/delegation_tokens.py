@@ -138,14 +138,14 @@ async def handle_describe_delegation_token(request: Request) -> None:
     found = [
         _described(token, tokens.hmac(token))
         async for token in request.each(tokens.all())
-        if (owners is None or token.owner in owners) and _may_see(request, token)
+        if (owners is None or not owners.isdisjoint(token.concerned)) and _may_see(request, token)
     ]
     await request.answer(DescribeDelegationTokenResponse(tokens=found), owners)
 
 
 def _may_see(request: Request, token: Token) -> bool:
     return (
-        token.may_be_renewed_by(str(request.connection.session.principal))
+        str(request.connection.session.principal) in token.concerned
         or request.allows(AclOperation.DESCRIBE, AclResourceType.DELEGATION_TOKEN, token.token_id, tells_denied=False)
         or request.allows(AclOperation.DESCRIBE_TOKENS, AclResourceType.USER, token.owner)
     )

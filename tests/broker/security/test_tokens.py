@@ -56,6 +56,10 @@ def test_who_may_renew_and_until_when() -> None:
     assert TOKEN.owner_name == "ann b"
 
 
+def test_who_knows_of_it() -> None:
+    assert TOKEN.concerned == ("User:ann b", "User:spark", "User:yarn", "User:x/y")
+
+
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=9)
 
 

@@ -1,0 +1,82 @@
+"""Test the requests about delegation tokens: who sees which token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.api.admin import delegation_tokens
+from broker.config.listeners import Endpoint
+from broker.net.session import Session
+from broker.security.authorizer.authorizer import Authorizer
+from broker.security.authorizer.model import AclEntry, ResourcePattern
+from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from kafkalog.protocol.messages.describe_delegation_token import (
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+)
+from tests.broker.coordinator.support import Stored
+from tests.broker.serving import Serving
+from tests.support.in_process.asking import Client
+
+ADMIN_MAKES_TOKENS_OF_ANN = {
+    ResourcePattern(AclResourceType.USER, AclPatternType.LITERAL, "User:ann"): frozenset(
+        {AclEntry("User:admin", "*", AclOperation.CREATE_TOKENS, AclPermission.ALLOW)}
+    )
+}
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[Serving]:
+    with Stored(tmp_path, {"delegation.token.secret.key": "of-all-tokens"}) as parts:
+        serving = Serving(parts, delegation_tokens.HANDLERS)
+        serving.broker.authorizer = Authorizer(frozenset(), allow_if_none=False, acls=ADMIN_MAKES_TOKENS_OF_ANN)
+        yield serving
+
+
+def client(user: str) -> Client:
+    made: Any = Client()
+    made.session = Session(Endpoint("S", "", 9093, "SASL_PLAINTEXT"), made.peer)
+    made.session.authenticated(user, "SCRAM-SHA-256")
+    return made  # type: ignore[no-any-return]
+
+
+def create(serving: Serving, user: str, owner: str, *renewers: str) -> Any:
+    request = CreateDelegationTokenRequest(
+        owner_principal_type="User",
+        owner_principal_name=owner,
+        renewers=[CreatableRenewers(principal_type="User", principal_name=each) for each in renewers],
+        max_lifetime_ms=-1,
+    )
+    return serving.run(serving.ask(request, 3, client(user)))
+
+
+def seen(serving: Serving, user: str, *owners: str) -> list[str]:
+    """Return the ids of the tokens that a user sees, of some principals or of all."""
+    named = [DescribeDelegationTokenOwner(principal_type="User", principal_name=each) for each in owners]
+    response = serving.run(serving.ask(DescribeDelegationTokenRequest(owners=named or None), 3, client(user)))
+    assert response.error_code == ErrorCode.NONE
+    return [token.token_id for token in response.tokens]
+
+
+def test_a_token_is_seen_by_its_owner_its_requester_and_its_renewers(serving: Serving) -> None:
+    made = create(serving, "admin", "ann", "yarn")
+    assert (made.error_code, made.principal_name, made.token_requester_principal_name) == (0, "ann", "admin")
+    for user in ("ann", "admin", "yarn"):
+        assert seen(serving, user) == [made.token_id]
+    assert seen(serving, "bob") == []
+
+
+def test_tokens_are_asked_for_by_the_names_of_all_whom_they_concern(serving: Serving) -> None:
+    """As with Apache Kafka, whose request calls all of them owners."""
+    first, second = create(serving, "admin", "ann", "yarn"), create(serving, "bob", "bob", "ann")
+    assert seen(serving, "ann", "bob") == [second.token_id]
+    for name in ("yarn", "admin"):
+        assert seen(serving, "ann", name) == [first.token_id]
+    assert seen(serving, "ann", "ann", "carol") == [first.token_id, second.token_id]
+    assert seen(serving, "ann", "carol") == []
