@@ -57,17 +57,17 @@ async def handle_create_delegation_token(request: Request) -> None:
     owner = str(requester)
     if message.owner_principal_name:
         owner = f"{message.owner_principal_type or USER_TYPE}:{message.owner_principal_name}"
-    types = {each.principal_type for each in message.renewers} | {owner.partition(":")[0]}
+    kind, _, name = owner.partition(":")
+    renewers: dict[str, None] = {}
     fault: ErrorCode | None = None
     if not _is_allowed(request):
         fault = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     elif owner != str(requester) and not request.allows(AclOperation.CREATE_TOKENS, AclResourceType.USER, owner):
         fault = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
-    elif types != {USER_TYPE} or not all(each.principal_name for each in message.renewers):
+    elif kind != USER_TYPE or not await _find_renewers(request, renewers):
         fault = ErrorCode.INVALID_PRINCIPAL_TYPE
     elif request.broker.tokens is None:
         fault = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
-    kind, _, name = owner.partition(":")
     response = CreateDelegationTokenResponse(
         principal_type=kind,
         principal_name=name,
@@ -81,7 +81,6 @@ async def handle_create_delegation_token(request: Request) -> None:
         response.error_code = fault
         request.reply(response)
         return
-    renewers = [f"{each.principal_type}:{each.principal_name}" for each in message.renewers]
     tokens = _tokens(request)
     try:
         token = await tokens.create(owner, str(requester), renewers, message.max_lifetime_ms)
@@ -90,7 +89,16 @@ async def handle_create_delegation_token(request: Request) -> None:
     else:
         response.issue_timestamp_ms, response.expiry_timestamp_ms = token.issued_ms, token.expires_ms
         response.max_timestamp_ms, response.token_id, response.hmac = token.max_ms, token.token_id, tokens.hmac(token)
-    request.reply(response)
+    await request.answer(response, renewers)
+
+
+async def _find_renewers(request: Request, renewers: dict[str, None]) -> bool:
+    """Put the renewers of a new token into `renewers`, each once; return False if one of them is no user."""
+    async for each in request.each(request.message.renewers):
+        if each.principal_type != USER_TYPE or not each.principal_name:
+            return False
+        renewers[f"{each.principal_type}:{each.principal_name}"] = None
+    return True
 
 
 async def handle_renew_delegation_token(request: Request) -> None:

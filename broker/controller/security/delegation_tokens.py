@@ -6,7 +6,7 @@ import asyncio
 import logging
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from broker.metadata.cache import MetadataCache
@@ -20,10 +20,14 @@ from kafkalog.protocol.errors import (
     DelegationTokenNotFoundError,
     DelegationTokenOwnerMismatchError,
     KafkaStorageError,
+    PolicyViolationError,
 )
 from kafkalog.protocol.scram import ScramCredential, ScramMechanism
 
 logger = logging.getLogger(__name__)
+
+MAX_RENEWERS = 10_000
+"""The most renewers of a token. Apache Kafka has no limit but the size of a node in ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +129,15 @@ class DelegationTokens:
         """Return all tokens."""
         return list(self._cache.image.tokens.values())
 
-    async def create(self, owner: str, requester: str, renewers: Iterable[str], lifetime_ms: int) -> Token:
+    async def create(self, owner: str, requester: str, renewers: Collection[str], lifetime_ms: int) -> Token:
         """Make a token.
 
         Raises:
+            PolicyViolationError: it has too many renewers.
             KafkaError: it cannot be stored.
         """
+        if len(renewers) > MAX_RENEWERS:
+            raise PolicyViolationError(f"A delegation token may have at most {MAX_RENEWERS} renewers.")
         now = self._now_ms()
         token_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         most = self._limits.max_lifetime_ms

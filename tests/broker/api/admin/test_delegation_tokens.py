@@ -1,4 +1,4 @@
-"""Test the requests about delegation tokens: who sees which token."""
+"""Test the requests about delegation tokens: who sees which token, and many renewers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.api import large
 from broker.api.admin import delegation_tokens
 from broker.config.listeners import Endpoint
 from broker.net.session import Session
@@ -22,7 +23,7 @@ from kafkalog.protocol.messages.describe_delegation_token import (
 )
 from tests.broker.coordinator.support import Stored
 from tests.broker.serving import Serving
-from tests.support.in_process.asking import Client
+from tests.support.in_process.asking import Client, request_of
 
 ADMIN_MAKES_TOKENS_OF_ANN = {
     ResourcePattern(AclResourceType.USER, AclPatternType.LITERAL, "User:ann"): frozenset(
@@ -37,6 +38,8 @@ def serving(tmp_path: Path) -> Iterator[Serving]:
         serving = Serving(parts, delegation_tokens.HANDLERS)
         serving.broker.authorizer = Authorizer(frozenset(), allow_if_none=False, acls=ADMIN_MAKES_TOKENS_OF_ANN)
         yield serving
+        assert serving.broker.tokens is not None
+        serving.run(serving.broker.tokens.stop())
 
 
 def client(user: str) -> Client:
@@ -46,14 +49,17 @@ def client(user: str) -> Client:
     return made  # type: ignore[no-any-return]
 
 
-def create(serving: Serving, user: str, owner: str, *renewers: str) -> Any:
-    request = CreateDelegationTokenRequest(
+def creation(owner: str, *renewers: str) -> CreateDelegationTokenRequest:
+    return CreateDelegationTokenRequest(
         owner_principal_type="User",
         owner_principal_name=owner,
         renewers=[CreatableRenewers(principal_type="User", principal_name=each) for each in renewers],
         max_lifetime_ms=-1,
     )
-    return serving.run(serving.ask(request, 3, client(user)))
+
+
+def create(serving: Serving, user: str, owner: str, *renewers: str) -> Any:
+    return serving.run(serving.ask(creation(owner, *renewers), 3, client(user)))
 
 
 def seen(serving: Serving, user: str, *owners: str) -> list[str]:
@@ -80,3 +86,24 @@ def test_tokens_are_asked_for_by_the_names_of_all_whom_they_concern(serving: Ser
         assert seen(serving, "ann", name) == [first.token_id]
     assert seen(serving, "ann", "ann", "carol") == [first.token_id, second.token_id]
     assert seen(serving, "ann", "carol") == []
+
+
+def test_a_turn_ends_with_each_renewer(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large, "TURN_SECONDS", -1)
+    names = [f"user-{number}" for number in range(60)]
+
+    async def work() -> None:
+        request = request_of(serving.broker, creation("ann", *names), 3, client("ann"))
+        await delegation_tokens.handle_create_delegation_token(request)
+        assert request.response.error_code == ErrorCode.NONE
+        assert request.turn is not None
+        assert request.turn.ended >= len(names)
+
+    serving.run(work())
+
+
+def test_a_token_with_too_many_renewers_is_refused(serving: Serving) -> None:
+    names = [f"user-{number}" for number in range(10_001)]
+    assert create(serving, "ann", "ann", *names).error_code == ErrorCode.POLICY_VIOLATION
+    assert create(serving, "ann", "ann", *names[1:], *names[1:]).error_code == ErrorCode.NONE
+    assert create(serving, "ann", "ann", *names, "").error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
