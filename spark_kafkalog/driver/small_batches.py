@@ -17,13 +17,14 @@ read some for comparison, and all if they are quicker (`pace`).
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalog.client.errors import ClientError, KafkaError
 from kafkalog.client.types import TopicPartition
-from kafkalog.records.errors import RecordsError
+from kafkalog.records.errors import RecordsError, RecordTooLargeError
 from spark_kafkalog.compat.streams.prefetched import WRAPPER
 from spark_kafkalog.driver.discovery import Discovery
 from spark_kafkalog.driver.pace import Pace
@@ -63,7 +64,7 @@ class SmallBatches:
         )
         self._limit = 0 if asks_for_tasks or WRAPPER is None else options.small_batch_bytes
         self._density = 0.0
-        """Bytes of Arrow per offset in the last batch that was read."""
+        """Bytes of Arrow per offset in the last batch that was read; infinite if a record batch was too large."""
         self._left_out = 0
         """Batches since the last one that was read."""
         self._in_vain = 0
@@ -106,6 +107,12 @@ class SmallBatches:
             # The ids were the same before and after, so the records read in between are of the planned topics.
             if found is not None and self._discovery.assigned(self._discovery.gone).topics != topics:
                 found = None
+        except RecordTooLargeError as error:
+            logger.info("a small batch is left to tasks: %s", error)
+            # Any part of such a record batch is too large, however few records of it are wanted.
+            self._density = math.inf
+            self._was_in_vain()
+            found = None
         except (ClientError, KafkaError, RecordsError, OSError) as error:
             logger.info("a small batch is left to tasks: %s", error)
             found = None
@@ -129,13 +136,17 @@ class SmallBatches:
                 left[tp] = left[tp]._replace(start=behind)
                 self._density = size / max(offsets, 1)
                 if size > self._limit:
-                    self._left_out, self._in_vain = 0, self._in_vain + 1
+                    self._was_in_vain()
                     return None
             left = {tp: each for tp, each in left.items() if each.size}
             if not left:
                 self._left_out = self._in_vain = 0
                 return [batch for batches in found.values() for batch in batches]
         return None
+
+    def _was_in_vain(self) -> None:
+        """Note that too many bytes were found."""
+        self._left_out, self._in_vain = 0, self._in_vain + 1
 
     def _decode(
         self, wanted: OffsetRange, records: memoryview, aborted: list[tuple[int, int]], most: int

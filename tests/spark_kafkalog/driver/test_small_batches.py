@@ -148,6 +148,22 @@ def test_no_more_is_decompressed_than_may_be_sent(small: Any, topics: Topics) ->
     assert reader.read([wanted], marks(reader)) is None
 
 
+def test_a_record_batch_that_expands_too_far_is_left_to_tasks_the_second_time_unasked(
+    small: Any, topics: Topics
+) -> None:
+    topic = topics.create("expanding-alone")
+    topics.produce(topic, [bytes(3 << 20)], config={"compression.type": "lz4", "message.max.bytes": 4 << 20})
+    topics.produce(topic, numbers(10))
+    reader = small(topic)
+    known = marks(reader)
+    assert reader.read(whole(topic, 1), known) is None
+    assert not reader.is_small(whole(topic, 1))
+    assert [reader.read(whole(topic, 11, 1), known) is not None for _ in range(TRY_AFTER + 2)] == [
+        *[False] * TRY_AFTER,
+        *[True] * 2,
+    ]
+
+
 def test_a_loss_is_for_tasks_to_report(small: Any, stream: Any, topics: Topics) -> None:
     topic = topics.create("small-lost")
     topics.produce(topic, numbers(100))
