@@ -147,7 +147,9 @@ class Notices(Generic[Subject]):
                 await self._take_new(names)
             await self._remove_old(names)
         except BaseException:
-            self._lost_at = lost_at
+            if lost_at is not None:
+                # Otherwise the connection may have been lost just now.
+                self._lost_at = lost_at
             raise
 
     async def _take_new(self, names: Iterable[str]) -> None:
