@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -71,17 +71,20 @@ def abort_all(cluster: Cluster, transactions: Sequence[TaskTransaction], deadlin
     _each(abort, transactions)
 
 
-def open_transactions(cluster: Cluster, prefix: str, deadline: float) -> list[TaskTransaction]:
+def open_transactions(
+    cluster: Cluster, prefix: str, deadline: float, known: Container[str] = ()
+) -> list[TaskTransaction]:
     """Return the open transactions of tasks, as far as brokers list them until the deadline; possibly none.
 
-    Brokers list transactions since Kafka 3.0 (KIP-664), and only those whose ids the user may describe.
+    Those whose ids are `known` are left out. Brokers list transactions since Kafka 3.0 (KIP-664), and only those whose
+    ids the user may describe.
     """
     found: list[TaskTransaction] = []
     coordinators = Coordinators(cluster)
     try:
         for broker in cluster.metadata([], refresh=True, deadline=deadline).brokers:
             for name in _open_names(cluster, broker, deadline):
-                if is_task_name(prefix, name):
+                if name not in known and is_task_name(prefix, name):
                     found.extend(_described(coordinators, name, deadline))
     except (KafkaError, ClientError) as error:
         logger.info("of what earlier tasks left open, the rest is left for later: %s", error)

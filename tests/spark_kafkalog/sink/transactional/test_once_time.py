@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.coordinators import Coordinators
 from spark_kafkalog.sink.sink_options import SinkOptions
-from spark_kafkalog.sink.transactional import commit_driver
+from spark_kafkalog.sink.transactional import commit_driver, transaction_ends, transactional_ids
 from spark_kafkalog.sink.transactional.claim import BatchWrote
 from spark_kafkalog.sink.transactional.errors import LateBatchError
 from spark_kafkalog.sink.transactional.ledger import Ledger
@@ -54,9 +56,9 @@ def test_a_clock_that_is_set_does_not_change_how_long_a_batch_took(
 def test_a_listing_that_takes_too_long_leaves_time_for_the_commits(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a broker that does not list transactions, neither the claim nor the commit fails."""
 
-    def ask_silent_broker(cluster: Cluster, prefix: str, deadline: float) -> list[TaskTransaction]:
+    def ask_silent_broker(cluster: Cluster, *given: Any) -> list[TaskTransaction]:
         with silent_broker() as config, Cluster(config) as other:
-            return open_transactions(other, prefix, deadline)
+            return open_transactions(other, *given)
 
     monkeypatch.setattr(commit_driver, "open_transactions", ask_silent_broker)
     monkeypatch.setattr(commit_driver, "LISTING_S", 0.3)
@@ -64,6 +66,31 @@ def test_a_listing_that_takes_too_long_leaves_time_for_the_commits(sink: Sink, m
     batch = sink.batch(0, **options)
     batch.commit(batch.task([b"a"]))
     assert sink.seen() == [b"a"]
+
+
+def test_brokers_are_not_asked_for_the_transactions_that_tasks_have_reported(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One request for each of thousands would take the time in which those of other attempts are looked for."""
+    asked: list[str] = []
+    describe = transaction_ends._described
+
+    def watched(coordinators: Coordinators, name: str, deadline: float) -> Iterator[TaskTransaction]:
+        asked.append(name)
+        return describe(coordinators, name, deadline)
+
+    batch = sink.batch(0)
+    tasks = []
+    for _ in range(3):
+        # Each in another Python worker.
+        transactional_ids.OF_PROCESS.clear()
+        tasks.append(batch.task([b"a"]))
+    *chosen, other = tasks
+    assert other.transaction is not None
+    monkeypatch.setattr(transaction_ends, "_described", watched)
+    batch.commit(*chosen)
+    assert asked == [other.transaction.transactional_id]
+    assert sink.seen() == [b"a"] * 2, "the other one was aborted, and is in nobody's way"
 
 
 def test_the_decision_leaves_time_for_the_commits(topics: Topics, sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,9 +119,9 @@ def test_a_batch_that_is_late_after_the_listing_is_not_decided(
     """The process may stand still meanwhile, whatever deadline the listing has."""
     now = [100.0]
 
-    def stand_still(cluster: Cluster, prefix: str, deadline: float) -> list[TaskTransaction]:
+    def stand_still(*given: Any) -> list[TaskTransaction]:
         now[0] += 850
-        return open_transactions(cluster, prefix, deadline)
+        return open_transactions(*given)
 
     given = {"kafka.bootstrap.servers": topics.bootstrap, "kafka.transactional.id": sink.prefix}
     once = SinkOptions.parse(given).once
