@@ -133,6 +133,8 @@ def decode_message(cls: type[M], version: int, buf: Any, pos: int = 0) -> tuple[
 def decode_within(cls: type[M], version: int, buf: memoryview, pos: int, budget: int) -> M:
     """Decode a message that begins at `pos`, unless that would take long.
 
+    Records are views of `buf`; all other values are copies, as with `decode_message`.
+
     Args:
         cls: the class of the message.
         version: its version.

@@ -218,7 +218,8 @@ class _Decoder:
             piece = f"buf[pos:{stop}]"
             if of is STRING:
                 piece = f'str({piece}, "utf-8", "replace")'
-            elif of is BYTES and self._views:
+            elif of is BYTES and (self._views or self._with_budget):
+                # A slice of a view would be a view of a buffer that is received into again.
                 piece = f"bytes({piece})"
             elif of not in (BYTES, RECORDS):
                 raise SchemaError(f"{path}: no decoding of {of.name}")

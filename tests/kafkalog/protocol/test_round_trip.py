@@ -14,12 +14,14 @@ from kafkalog.protocol.codec import (
     decode_message,
     decode_request_header,
     decode_response,
+    decode_within,
     encode_message,
     encode_request,
     encode_response,
     prepare,
 )
 from kafkalog.protocol.errors import UnsupportedVersionError
+from kafkalog.protocol.generator import contains_records
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkalog.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -64,6 +66,18 @@ def test_defaults_survive(cls: type[Message], version: int) -> None:
             setattr(msg, field.name, empty)
     data = encode_message(msg, version)
     assert decode_message(cls, version, data) == (msg, len(data))
+
+
+@each_version
+def test_what_is_decoded_within_a_budget_is_a_copy(cls: type[Message], version: int) -> None:
+    """The connection receives the next request into the same buffer. Only records are views of it."""
+    msg = sample(cls, version)
+    data = bytearray(encode_message(msg, version))
+    decoded = decode_within(cls, version, memoryview(data), 0, 1 << 20)
+    assert decoded == msg
+    if not contains_records(cls):
+        data[:] = b"\xff" * len(data)
+        assert decoded == msg
 
 
 @pytest.mark.parametrize("cls", request_classes(), ids=class_name)

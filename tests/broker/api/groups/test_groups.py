@@ -36,6 +36,7 @@ from tests.broker.api.groups.groups_support import (
     leave,
     member,
     ready,
+    subscription,
     sync,
 )
 from tests.support.kafkalog_broker import KafkalogBroker
@@ -292,6 +293,20 @@ def test_groups_are_described(wire: socket.socket, group: str, version: int) -> 
     assert bytes(only.member_assignment) == b"everything"
     assert (dead.error_code, dead.group_state) == (NONE, "Dead")
     assert described.authorized_operations == (0b101001000 if version >= 3 else -(1 << 31))
+
+
+def test_what_a_member_has_sent_outlives_its_requests(wire: socket.socket, group: str) -> None:
+    """Requests of this size are decoded in the buffer that the next one is received into."""
+    topics = tuple(f"topic-{number:09}" for number in range(600))
+    joined = join(wire, group, topics=topics)
+    sync(wire, group, joined, {joined.member_id: b"a" * 10_000})
+    for _ in range(3):
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name="z" * 249)] * 50, allow_auto_topic_creation=False)
+        exchange(wire, asked, 9)
+    (described,) = exchange(wire, DescribeGroupsRequest(groups=[group]), 5).groups
+    (only,) = described.members
+    assert bytes(only.member_metadata) == subscription(*topics)
+    assert bytes(only.member_assignment) == b"a" * 10_000
 
 
 @pytest.mark.parametrize("version", range(3))
