@@ -90,5 +90,7 @@ class LogParts:
             legacy=LegacyAppender(directory, segments, offsets, producers, flusher, roller, errors, appender, config),
             remover=remover,
             move=DirectoryMove(directory, segments, epochs, producers, flusher, remover, errors, ops),
-            truncation=Truncation(directory, segments, offsets, epochs, producers, flusher, roller, errors, ops),
+            truncation=Truncation(
+                directory, segments, offsets, epochs, producers, flusher, roller, remover, errors, ops
+            ),
         )

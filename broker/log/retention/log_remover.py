@@ -198,6 +198,12 @@ class LogRemover:
         self._deletions.append((now_ms + self.config.file_delete_delay_ms, paths))
         self._chores.deletions = True
 
+    def delete_soon(self, paths: list[str], now_ms: int) -> None:
+        """Have a worker delete the renamed files of a segment that a truncation has removed, without a delay."""
+        # First: the others may have to wait.
+        self._deletions.appendleft((now_ms, paths))
+        self._chores.deletions = True
+
     def remove_deleted(self, now_ms: int) -> int:
         """Unlink the files of removed segments whose delay is over; return how many. May be slow on some disks."""
         removed = 0

@@ -169,8 +169,8 @@ class SlowOpen(FileOps):
         return super().open(path, flags, mode)
 
 
-class ResumesOnUnlink(SlowOpen):
-    """Lets the flush go on, and end, when the owner has removed a certain file."""
+class ResumesOnRename(SlowOpen):
+    """Lets the flush go on, and end, when the owner has given a certain file another name."""
 
     __slots__ = ("ending", "worker")
 
@@ -179,16 +179,18 @@ class ResumesOnUnlink(SlowOpen):
         self.ending = ending
         self.worker: Thread | None = None
 
-    def unlink(self, path: str) -> None:
-        super().unlink(path)
-        if self.worker is not None and path.endswith(self.ending):
-            self.go_on.set()
-            self.worker.join(30)
+    def rename(self, source: str, target: str) -> None:
+        try:
+            super().rename(source, target)
+        finally:
+            if self.worker is not None and source.endswith(self.ending):
+                self.go_on.set()
+                self.worker.join(30)
 
 
 @pytest.mark.parametrize("ending", [".log", ".index", ".timeindex", ".txnindex"])
 def test_a_flush_that_ends_while_the_log_begins_anew_neither_fails_nor_vouches(tmp_path: Path, ending: str) -> None:
-    ops = ResumesOnUnlink(ending)
+    ops = ResumesOnRename(ending)
     log = open_log(tmp_path, LogConfig(index_interval_bytes=1), ops=ops)
     for _ in range(3):
         log.append_batch(batch(2), leader_epoch=0, now_ms=NOW)

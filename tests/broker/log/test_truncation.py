@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from kafkalog.protocol.errors import CorruptMessageError
 from kafkalog.records.batch import MAGIC_AT
 from kafkalog.storage import names
 from kafkalog.storage.transaction_entries import ENTRY_SIZE
-from tests.broker.log.support import NOW, batch, marker, open_log, stored
+from tests.broker.log.support import NOW, FaultyOps, batch, marker, open_log, stored
 
 SMALL = LogConfig(segment_bytes=400, file_delete_delay_ms=0)
 LENGTH_AT = 8
@@ -165,3 +166,38 @@ def test_a_plan_is_made_anew_for_a_log_that_was_truncated_since(tmp_path: Path) 
     assert log.truncate_to(15, now_ms=NOW, planned=plan)
     assert log.producers.producers[7].next_sequence == 5
     assert log.active_segment.max_timestamp == NOW + 4
+
+
+@pytest.mark.parametrize(
+    "truncate",
+    [lambda log: log.truncate_to(3, now_ms=NOW), lambda log: log.truncate_fully_and_start_at(50, now_ms=NOW)],
+    ids=["some", "all"],
+)
+def test_a_worker_deletes_the_files_that_a_truncation_has_removed(
+    tmp_path: Path, truncate: Callable[[Log], object]
+) -> None:
+    """A file system may take a quarter of a second to free a file of 1 GiB, and a log may have hundreds."""
+    ops = FaultyOps()
+    log = open_log(tmp_path, LogConfig(segment_bytes=400), ops=ops)
+    for _ in range(20):
+        log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
+    assert len(log.segments) > 3
+    ops.calls.clear()
+    truncate(log)
+    assert not [path for call, path in ops.calls if call == "unlink" and names.LOG in str(path)]
+    assert log.remove_deleted(NOW)
+    assert not list(log.dir.glob(f"*{names.DELETED}"))
+    log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
+    assert sorted(path.name for path in log.dir.glob(f"*{names.LOG}")) == [
+        names.segment_name(segment.base_offset, names.LOG) for segment in log.segments
+    ]
+
+
+def test_a_start_deletes_what_a_truncation_had_removed_before_a_crash(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=400))
+    for _ in range(20):
+        log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
+    log.truncate_to(3, now_ms=NOW)
+    again = open_log(tmp_path, LogConfig(segment_bytes=400))
+    assert again.log_end_offset == 3
+    assert not list(again.dir.glob(f"*{names.DELETED}"))
