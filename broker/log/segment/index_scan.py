@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from threading import Lock
 
-from broker.log.index.index_file import CorruptIndexError
 from broker.log.index.time_index import NO_TIMESTAMP
 from broker.log.segment.batch_scan import headers
 from broker.log.segment.file_slices import SegmentFile
-from kafkalog.records.errors import RecordsError
+from kafkalog.records.errors import CorruptRecordError, RecordsError
 from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET, OFFSET_ENTRY, TIME_ENTRY
 
 
@@ -54,7 +53,7 @@ class IndexScan:
         self.size = size
         self.builds = builds
         self._clear()
-        self.error: RecordsError | CorruptIndexError | None = None
+        self.error: RecordsError | None = None
         self.done = False
 
     def _clear(self) -> None:
@@ -84,7 +83,7 @@ class IndexScan:
                 return
             try:
                 self._walk()
-            except (RecordsError, CorruptIndexError) as error:
+            except RecordsError as error:
                 self.error = error
             except OSError:
                 self._clear()
@@ -104,7 +103,7 @@ class IndexScan:
                 self.first = header.max_timestamp
             if self.since_entry > interval and last_offset <= farthest:
                 if min(last_offset, self.largest[1]) < base:
-                    raise CorruptIndexError(f"offset {last_offset} at position {position} is before {base}")
+                    raise CorruptRecordError(f"offset {last_offset} at position {position} is before {base}")
                 self.offsets += OFFSET_ENTRY.pack(last_offset - base, position)
                 if self.largest[0] > self._newest:
                     self._newest, offset = self.largest

@@ -234,8 +234,8 @@ class Segment:
         """Write both indexes anew from a scan of the log, which is run if it was not, and trim them.
 
         Raises:
-            CorruptIndexError, RecordsError: the log is damaged; the entries up to there are in memory. The largest
-                timestamp stays as it was known: retention must not take the segment for an older one.
+            RecordsError: the log is damaged; the entries up to there are in memory. The largest timestamp stays as it
+                was known: retention must not take the segment for an older one.
             OSError: the disk failed.
         """
         scan.run()

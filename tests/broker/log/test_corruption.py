@@ -293,6 +293,26 @@ def test_a_scan_of_a_log_that_is_truncated_meanwhile_is_given_up(tmp_path: Path)
 # -- the largest timestamp -------------------------------------------------------------------------------------
 
 
+def test_an_offset_from_before_the_segment_is_damage_of_the_log(tmp_path: Path) -> None:
+    """No checksum covers base offsets, so only a rebuild of the indexes may find that one is wrong."""
+    config = LogConfig(segment_bytes=4000, index_interval_bytes=100)
+    log = open_log(tmp_path, config)
+    for _ in range(100):
+        log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
+    last = log.active_segment
+    assert last.base_offset > 3
+    offset, position = last.offset_index.items()[1]
+    log.close()
+    path = Path(last.path(names.LOG))
+    data = bytearray(path.read_bytes())
+    data[position : position + 8] = (3).to_bytes(8, "big")
+    path.write_bytes(data)
+    path.with_suffix(names.INDEX).unlink()
+    log = open_log(tmp_path, config, clean=True)
+    assert log.log_end_offset == offset
+    assert len(stored(log)) == offset
+
+
 @pytest.mark.parametrize("is_known", [True, False], ids=["known", "in the time index"])
 def test_damage_that_a_rebuild_of_indexes_meets_makes_a_segment_no_older(tmp_path: Path, is_known: bool) -> None:
     """Retention would remove the segment too early, with the records that can still be read."""
