@@ -36,18 +36,22 @@ from kafkalog.protocol.codec import (
     RequestHeader,
     TooManyEntriesError,
     UnsupportedApiVersionError,
-    decode_message,
     decode_request_header,
+    decode_within,
     encode_response,
 )
+from kafkalog.protocol.decoder import TAG_COST
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kafkalog.protocol.schema import Response
+from kafkalog.protocol.primitives import MAX_STRING
+from kafkalog.protocol.schema import M, Response
 
 MOST_TAGS = 100
 """The most tagged fields in the header of a request before authentication."""
+BUDGET = 2 * MAX_STRING + MOST_TAGS * TAG_COST
+"""The budget to decode the rest: two strings of any length, and tagged fields for a few ms at most."""
 SHOWN = 100
 """The characters that the log shows of what clients send."""
 WILDCARD = "*"
@@ -204,11 +208,10 @@ class Authenticator:
             return self._unauthenticated(ApiKey(header.api_key))
         try:
             if header.api_key == ApiKey.API_VERSIONS:
-                asked, _ = decode_message(ApiVersionsRequest, header.api_version, frame, position)
-                return self._api_versions(header, asked)
-            named, _ = decode_message(SaslHandshakeRequest, header.api_version, frame, position)
+                return self._api_versions(header, _decoded(ApiVersionsRequest, header, frame, position))
+            named = _decoded(SaslHandshakeRequest, header, frame, position)
             return self._handshake(header, named.mechanism)
-        except ProtocolError as error:
+        except (ProtocolError, TooManyEntriesError) as error:
             return self._refuse(f"a request cannot be read: {error}", is_at_once=True)
 
     def _is_request(self) -> None:
@@ -282,7 +285,7 @@ class Authenticator:
             if header.api_key != ApiKey.SASL_AUTHENTICATE:
                 reason = f"it sends {ApiKey(header.api_key).name} during SASL authentication"
                 return self._refuse(reason, self._answers.illegal_state(header))
-            message, _ = decode_message(SaslAuthenticateRequest, header.api_version, frame, position)
+            message = _decoded(SaslAuthenticateRequest, header, frame, position)
         except (ProtocolError, TooManyEntriesError) as error:
             return self._refuse(f"a request cannot be read: {error}", is_at_once=True)
         self._header = header
@@ -340,6 +343,10 @@ class Authenticator:
     def _refuse(self, reason: str, chunks: Sequence[bytes] = (), *, is_at_once: bool = False) -> Refused:
         self.state = State.ENDED
         return Refused(reason, chunks, is_at_once)
+
+
+def _decoded(cls: type[M], header: RequestHeader, frame: bytes, position: int) -> M:
+    return decode_within(cls, header.api_version, memoryview(frame), position, BUDGET)
 
 
 def _encoded(response: Response, version: int, correlation_id: int) -> tuple[bytes, ...]:

@@ -18,6 +18,7 @@ from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.protocol.messages.produce import ProduceRequest
 from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from kafkalog.protocol.primitives import uvarint
 from kafkalog.protocol.wire.sasl import Mechanism, Plain, Scram
 from tests.broker.security.sasl.exchanges import APIS, NOW_MS, Exchange, offer, same
 
@@ -161,6 +162,20 @@ def test_a_handshake_of_another_version() -> None:
     exchange = Exchange()
     frame = encode_request(SaslHandshakeRequest(mechanism="PLAIN"), 1, 1, "test")[4:]
     assert exchange.frame(frame[:2] + b"\x00\x02" + frame[4:]) == b""
+    assert exchange.refused.is_at_once
+
+
+@pytest.mark.parametrize("of_mechanism", [False, True])
+def test_a_request_with_many_tags_is_refused(of_mechanism: bool) -> None:
+    """Half a megabyte of them takes 0.1 s, and anybody may send it."""
+    exchange = Exchange()
+    message, version = (SaslAuthenticateRequest(auth_bytes=b""), 2) if of_mechanism else (VERSIONS, 3)
+    if of_mechanism:
+        exchange.handshake("PLAIN", 1)
+    frame = encode_request(message, version, 7, "test")[4:]
+    assert frame[-1] == 0, "it ends with the number of its tagged fields"
+    assert exchange.frame(frame[:-1] + uvarint(100_000) + b"\x63\0" * 100_000) == b""
+    assert "cannot be read" in exchange.refused.reason
     assert exchange.refused.is_at_once
 
 
