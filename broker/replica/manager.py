@@ -208,14 +208,13 @@ class ReplicaManager:
                 if isinstance(error, KafkaStorageError):
                     self.retries.add(key)
                 raise
-            counters = self.counters.topic(topic)
             partition = Partition(
                 topic,
                 index,
                 self.broker_id,
                 log,
                 config.min_insync,
-                counters,
+                self.counters.topic(topic),
                 max_lag_ms=self.config["replica.lag.time.max.ms"],
                 clock_ms=self.runtime.monotonic_ms,
                 alive=lambda: self.alive,
@@ -227,6 +226,7 @@ class ReplicaManager:
             self._offline.pop(key, None)
             self.retries.discard(key)
             self.moves.resume_found(log)
+        partition.is_told_by_id = topic_id is not None
         if partition.become(assigned):
             self._role_changed(partition)
             self._calls.begin(partition)

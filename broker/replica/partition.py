@@ -44,11 +44,12 @@ class Partition:
     Attributes:
         throttled_leader, throttled_follower: whether its replication is throttled while this broker leads, or follows.
         leading: the role if this broker leads the partition, else None.
+        is_told_by_id: whether the controller tells the topic's id. Amid an upgrade its leader may not know it else.
     """
 
     __slots__ = (
-        "_alive", "_clock_ms", "_may_append", "broker_id", "counters", "index", "key", "leading", "log", "max_lag_ms",
-        "min_insync", "role", "throttled_follower", "throttled_leader", "topic",
+        "_alive", "_clock_ms", "_may_append", "broker_id", "counters", "index", "is_told_by_id", "key", "leading",
+        "log", "max_lag_ms", "min_insync", "role", "throttled_follower", "throttled_leader", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +77,7 @@ class Partition:
         self._clock_ms = clock_ms
         self._alive = alive
         self._may_append = may_append
+        self.is_told_by_id = True
         self.throttled_leader = False
         self.throttled_follower = False
         self.role: Role | None = None
@@ -478,12 +480,9 @@ class Partition:
     def low_watermark(self) -> int:
         """The offset before which no live replica has records; unknown (-1) until each has fetched."""
         start, alive = self.log.log_start_offset, self._alive()
-        if self.leading is None:
-            return start
-        followers = self.leading.followers.items()
-        return min(
-            [start, *(each.log_start_offset for replica, each in followers if alive is None or replica in alive)]
-        )
+        followers = {} if self.leading is None else self.leading.followers
+        live = (each for replica, each in followers.items() if alive is None or replica in alive)
+        return min([start, *(each.log_start_offset for each in live)])
 
     def delete_records(self, before: int) -> int:
         """Advance the log start offset to `before` (-1: the high watermark), and return it.

@@ -54,7 +54,8 @@ class Following:
 
     @property
     def topic_id(self) -> uuid.UUID:
-        return self.partition.log.topic_id or NO_TOPIC_ID
+        """The id by which the topic is asked for; NO_TOPIC_ID if it has to be asked for by its name."""
+        return (self.partition.log.topic_id if self.partition.is_told_by_id else None) or NO_TOPIC_ID
 
     @property
     def is_current(self) -> bool:

@@ -206,6 +206,8 @@ class ReplicaApplier:
         try:
             if partition is not None:
                 replicas.require(*wanted.key)
+                # Also where the role stays: each new controller tells all roles.
+                partition.is_told_by_id = topic_id is not None
                 if topic_id is not None and partition.log.topic_id not in (None, topic_id):
                     return ErrorCode.INCONSISTENT_TOPIC_ID
                 if wanted.state.leader_epoch < partition.leader_epoch:

@@ -16,6 +16,7 @@ from broker.config.stored_topic import ALL_REPLICAS, UNREADABLE
 from broker.log.log_manager import LogManager
 from broker.metadata.model import NO_TOPIC_ID, PartitionState, TopicState
 from broker.net.sockets.network import LoopNetwork
+from broker.replica.fetching.following import Following
 from broker.replica.hosting.applier import (
     APPLIED_AT_ONCE,
     DELETION_EPOCH,
@@ -281,6 +282,26 @@ def test_a_role_that_has_ended_is_not_taken_when_the_former_log_is_set_aside(tmp
         world.replicas.retry(*T0)
         assert (world.replicas.get(*T0), world.logs.get(*T0)) == (None, None)
         assert await world.lead(decided(0, epoch=2, topic_id=other)) == {T0: ErrorCode.NONE}
+
+    with_world(work, tmp_path)
+
+
+def test_a_leader_is_asked_by_name_if_the_controller_does_not_tell_ids(tmp_path: Path) -> None:
+    """The controller may be a broker that an upgrade has not reached yet. Then the leader may be such a one, too."""
+
+    async def work(world: World) -> None:
+        def asked_by() -> uuid.UUID:
+            return Following.begin(world.replicas.require("t", 0), truncates_on_fetch=True).topic_id
+
+        await world.lead(decided(0, epoch=1, leader=ELSEWHERE, is_new=True))
+        assert asked_by() == TOPIC_ID
+        await world.lead(decided(0, epoch=1, leader=ELSEWHERE, topic_id=NO_TOPIC_ID), controller_epoch=2)
+        assert asked_by() == NO_TOPIC_ID
+        await world.lead(decided(0, epoch=2, leader=ELSEWHERE, topic_id=NO_TOPIC_ID), controller_epoch=2)
+        assert asked_by() == NO_TOPIC_ID
+        assert world.replicas.require("t", 0).log.topic_id == TOPIC_ID
+        await world.lead(decided(0, epoch=3, leader=ELSEWHERE), controller_epoch=3)
+        assert asked_by() == TOPIC_ID
 
     with_world(work, tmp_path)
 
