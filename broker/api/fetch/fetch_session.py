@@ -22,6 +22,7 @@ from kafkalog.storage.topics import MAX_TOPIC_NAME
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
+UNKNOWN_OFFSET = -1
 IN_STEPS = None
 """The epoch of a session while a request is applied to it in steps: no request has this epoch."""
 MAX_EPOCH = (1 << 31) - 1
@@ -58,14 +59,19 @@ class FetchPartitionState:
         self.fetched_epoch = -1
         self.log_start = -1
         self.max_bytes = 0
-        self.sent_high_watermark = -1
-        self.sent_log_start = -1
+        self.sent_high_watermark = self.sent_log_start = UNKNOWN_OFFSET
         self.sent_error = False
         self.quiet = 0
         """The number of responses in a row, up to the last one, that had no records of it."""
 
     def update(self, wanted: Any) -> None:
-        """Take the position of a `FetchPartition` of the request."""
+        """Take the position of a `FetchPartition` of the request.
+
+        A client that names the partition again without having advanced may not have used what it was told: a follower
+        does not where it has to truncate its log, or has a new leader epoch.
+        """
+        if wanted.fetch_offset <= self.fetch_offset or wanted.current_leader_epoch != self.leader_epoch:
+            self.sent_high_watermark = self.sent_log_start = UNKNOWN_OFFSET
         self.fetch_offset = wanted.fetch_offset
         self.leader_epoch = wanted.current_leader_epoch
         self.fetched_epoch = wanted.last_fetched_epoch

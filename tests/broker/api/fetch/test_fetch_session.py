@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from broker.api.fetch.fetch_session import EVICTION_SECONDS, FetchContext, FetchSessionCache, partition_key
+from broker.api.fetch.fetch_session import (
+    EVICTION_SECONDS,
+    FetchContext,
+    FetchPartitionState,
+    FetchSessionCache,
+    partition_key,
+)
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.fetch import FetchPartition
 
@@ -119,6 +125,25 @@ def test_only_news_is_told() -> None:
     assert state.changed(6, 11, 3, 0)
     assert state.changed(0, 11, 3, 0), "the end of an error is news"
     assert not state.changed(0, 11, 3, 0)
+
+
+@pytest.mark.parametrize(("offset", "epoch"), [(9, 3), (10, 4), (10, 3)])
+def test_a_client_that_did_not_advance_is_told_all_again(offset: int, epoch: int) -> None:
+    """A follower that truncates its log, or has a new leader epoch, does not use what it was told."""
+    state = FetchPartitionState("a", IDS["a"], 0)
+    state.update(FetchPartition(fetch_offset=10, current_leader_epoch=3))
+    assert state.changed(0, 10, 4, 0)
+    state.update(FetchPartition(fetch_offset=offset, current_leader_epoch=epoch))
+    assert state.changed(0, 10, 4, 0)
+    assert not state.changed(0, 10, 4, 0)
+
+
+def test_a_client_that_took_the_records_has_used_the_rest_too() -> None:
+    state = FetchPartitionState("a", IDS["a"], 0)
+    state.update(FetchPartition(fetch_offset=10, current_leader_epoch=3))
+    assert state.changed(0, 10, 4, 100)
+    state.update(FetchPartition(fetch_offset=12, current_leader_epoch=3))
+    assert not state.changed(0, 10, 4, 0)
 
 
 def test_partitions_that_gave_records_go_last() -> None:
