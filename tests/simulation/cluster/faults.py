@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from broker.metadata.znodes import paths
-from broker.zookeeper.interface import Delete, MultiError
+from broker.zookeeper.interface import Delete, MultiError, NoNodeError
 from tests.simulation.cluster.checks.invariants import Invariants
 from tests.simulation.cluster.hosts.machine import ZOOKEEPER, Machine
 from tests.simulation.cluster.hosts.world import ProcessLoop
@@ -32,6 +33,8 @@ class Faults:
         loses_power: whether hosts may lose their power.
         disks_fail: whether log directories may fail.
         loses_roles: whether brokers may lose roles that the controller believes they have.
+        cuts_controller: whether single brokers may lose their ways to the controller.
+        share: how likely each kind is to happen at all.
 
     Attributes:
         counts: how often each kind happened.
@@ -50,6 +53,8 @@ class Faults:
         loses_power: bool,
         disks_fail: bool,
         loses_roles: bool,
+        cuts_controller: bool,
+        share: float,
     ) -> None:
         self._kernel = kernel
         self._network = network
@@ -82,6 +87,10 @@ class Faults:
             self._kinds += [(self._fail_directory, 2)]
         if loses_roles:
             self._kinds += [(self._lose_role, 3)]
+        if cuts_controller:
+            self._kinds += [(self._cut_controller, 4)]
+        if share < 1:
+            self._kinds = [each for each in self._kinds if chance.random() < share] or self._kinds
 
     async def run(self, seconds: float) -> None:
         """Let things go wrong for so long."""
@@ -208,6 +217,16 @@ class Faults:
     async def _cut_brokers(self) -> None:
         one, other = (machine.name for machine in self._chance.sample(self._machines, 2))
         await self._cut([(one, other)] if self._chance.random() < 0.5 else [(one, other), (other, one)])
+
+    async def _cut_controller(self) -> None:
+        """Cut the controller and one of the other brokers off from each other."""
+        try:
+            controller = int(json.loads(self._ensemble.read(paths.CONTROLLER).data)["brokerid"])
+        except NoNodeError:
+            return
+        name = self._machines[controller - 1].name
+        other = self._chance.choice([machine.name for machine in self._machines if machine.number != controller])
+        await self._cut([(name, other)] if self._chance.random() < 0.5 else [(name, other), (other, name)])
 
     async def _isolate(self) -> None:
         """Cut one broker off from the others; ZooKeeper hears of it, or not."""

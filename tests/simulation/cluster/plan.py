@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 PACES = (1.0, 2.0, 4.0, 4.0, 4.0, 4.0, 8.0, 8.0, 8.0, 8.0)
 """The factors of the clients' pauses, of which a seed chooses one.
 
 Traffic is most of what a schedule costs, and faults are what finds defects: with pauses that are four times as long
 seeds find planted defects as often, in less than half of the time.
+"""
+CHOICES = 3
+"""The number of kinds of choices that a seed makes: 1 without a pace, 2 without what `Plan` marks as the third kind.
+
+With fewer of them a seed does what it did before the later ones came.
 """
 EACH_LOSES_ROLES = 4
 """In one of so many seeds brokers lose roles, and look for that."""
@@ -40,7 +45,17 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The choices that a seed makes before anything happens."""
+    """The choices that a seed makes before anything happens.
+
+    Attributes:
+        pace: how much longer clients pause.
+        fault_share: how likely each kind of fault is to happen at all, a choice of the third kind as all that follow.
+            Schedules with fewer kinds go deeper into each of them.
+        upgrade: the protocol that a broker speaks from its next start on; empty for the same one.
+        deletes_records: whether an administrator deletes records.
+        cuts_controller: whether single brokers lose their ways to the controller.
+        admin_pace: how much longer the administrator pauses.
+    """
 
     brokers: int
     factor: int
@@ -52,13 +67,18 @@ class Plan:
     flushes_each: bool
     loses_roles: bool
     seconds: float
-    pace: float
+    pace: float = 1.0
+    fault_share: float = 1.0
+    upgrade: str = ""
+    deletes_records: bool = False
+    cuts_controller: bool = False
+    admin_pace: float = 1.0
 
     @classmethod
-    def of(cls, seed: int, chance: random.Random, pace: float | None = None) -> Plan:
-        """Return the plan of a seed, with the given pace or one of the seed's choice."""
+    def of(cls, seed: int, chance: random.Random, choices: int = CHOICES) -> Plan:
+        """Return the plan of a seed."""
         brokers = chance.choice((3, 3, 4))
-        return cls(
+        plan = cls(
             brokers,
             factor=min(3, brokers),
             min_insync=chance.choice((1, 2, 2)),
@@ -69,20 +89,37 @@ class Plan:
             flushes_each=chance.random() < 0.2,
             loses_roles=seed % EACH_LOSES_ROLES == EACH_LOSES_ROLES - 1,
             seconds=chance.uniform(10, 25),
-            # Not by `chance`, so that a seed with a given pace does otherwise what it does without.
-            pace=pace or random.Random(f"pace {seed}").choice(PACES),
+        )
+        if choices < 2:
+            return plan
+        # Not by `chance`, so that a seed does otherwise what it does without these choices.
+        pace = random.Random(f"pace {seed}").choice(PACES)
+        plan = replace(plan, pace=pace, admin_pace=pace)
+        if choices < 3:
+            return plan
+        more = random.Random(f"third {seed}")
+        return replace(
+            plan,
+            admin_pace=more.choice((1.0, 2.0, pace)),
+            fault_share=more.choice((1.0, 1.0, 0.6, 0.4)),
+            upgrade="3.9" if plan.protocol != "3.9" and more.random() < 0.5 else "",
+            # A loss of power may forget records below the start of a log.
+            deletes_records=not plan.loses_power and more.random() < 0.4,
+            cuts_controller=more.random() < 0.4,
         )
 
-    def settings(self) -> dict[str, str]:
-        """Return the brokers' configuration."""
+    def settings(self, protocol: str) -> dict[str, str]:
+        """Return the brokers' configuration with a version of the protocol between brokers."""
         settings = {
             **SETTINGS,
             "min.insync.replicas": str(self.min_insync),
             "transaction.state.log.min.isr": str(self.min_insync),
-            "inter.broker.protocol.version": self.protocol,
+            "inter.broker.protocol.version": protocol,
         }
         if self.flushes_each:
             settings["log.flush.interval.messages"] = "1"
         if self.loses_roles:
             settings["kafkalog.role.check.interval.ms"] = "5000"
+        if self.deletes_records:
+            settings["log.retention.check.interval.ms"] = "3000"
         return settings

@@ -73,6 +73,10 @@ def _take_over_no_transactions() -> None:
     _replace(PartitionTransactions, "replay", lambda self, batches: None)
 
 
+def _keep_what_is_deleted() -> None:
+    _replace(Partition, "raise_log_start", lambda self, of_leader: None)
+
+
 def _replace(where: object, name: str, by: object) -> None:
     assert hasattr(where, name), f"{where} has no {name} any more"
     setattr(where, name, by)
@@ -86,6 +90,7 @@ DEFECTS = {
     "leaders go on after a loss of power": Defect(_ignore_restarts, "I1", 16),
     "coordinators take over no offsets": Defect(_take_over_no_offsets, "I9", 0),
     "coordinators take over no transactions": Defect(_take_over_no_transactions, "I9", 0),
+    "followers keep what leaders delete": Defect(_keep_what_is_deleted, "has deleted records", 5),
 }
 
 

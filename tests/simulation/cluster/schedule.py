@@ -24,7 +24,7 @@ from broker.coordinator.state_topic import partition_of
 from broker.metadata.znodes import paths
 from tests.simulation.cluster.checks.invariants import Invariants
 from tests.simulation.cluster.checks.unexpected import UnexpectedErrors
-from tests.simulation.cluster.checks.verdict import Verdict, unrest, values_of
+from tests.simulation.cluster.checks.verdict import Verdict, start_of, unrest, values_of
 from tests.simulation.cluster.clients.administrator import Administrator
 from tests.simulation.cluster.clients.client import FAILURES, Client
 from tests.simulation.cluster.clients.consumers import Consumer, read_committed
@@ -35,7 +35,7 @@ from tests.simulation.cluster.faults import Faults
 from tests.simulation.cluster.hosts.disk import close_blank
 from tests.simulation.cluster.hosts.machine import Machine
 from tests.simulation.cluster.hosts.world import World
-from tests.simulation.cluster.plan import SETTINGS, Plan
+from tests.simulation.cluster.plan import CHOICES, SETTINGS, Plan
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.zookeeper import SimulatedEnsemble
 
@@ -77,15 +77,13 @@ class Cluster:
     Args:
         directory: an empty one, for the disks.
         plant: called before the start, to plant a defect.
-        pace: how much longer clients pause; None for what the seed chooses.
+        choices: how many kinds of choices the seed makes, see `CHOICES`.
     """
 
-    def __init__(
-        self, seed: int, directory: Path, plant: Plant = lambda cluster: None, pace: float | None = None
-    ) -> None:
+    def __init__(self, seed: int, directory: Path, plant: Plant = lambda cluster: None, choices: int = CHOICES) -> None:
         self.seed = seed
         chance = self.chance = random.Random(seed)
-        self.plan = Plan.of(seed, chance, pace)
+        self.plan = Plan.of(seed, chance, choices)
         self.world = World()
         self.kernel = self.world.loop("kernel")
         self.network = SimulatedNetwork(self.kernel, random.Random(chance.getrandbits(64)))
@@ -98,7 +96,8 @@ class Cluster:
                 self.ensemble,
                 number,
                 directory,
-                self.plan.settings(),
+                self.plan.settings(self.plan.protocol),
+                self.plan.settings(self.plan.upgrade or self.plan.protocol),
                 random.Random(chance.getrandbits(64)),
             )
             for number in range(1, self.plan.brokers + 1)
@@ -120,7 +119,7 @@ class Cluster:
 
     # The parts
 
-    def _client(self, name: str) -> Client:
+    def _client(self, name: str, pace: float | None = None) -> Client:
         client = Client(
             self.world.loop(name),
             self.network,
@@ -128,7 +127,7 @@ class Cluster:
             self.history,
             name,
             self.chance.getrandbits(64),
-            self.plan.pace,
+            pace or self.plan.pace,
         )
         self.clients.append(client)
         return client
@@ -140,7 +139,13 @@ class Cluster:
         topics = [DATA, MONEY, *([LOOSE] if self.plan.has_loose_topic else [])]
         self.partitions = [(topic, index) for topic in topics for index in range(PARTITIONS)]
         plain = [key for key in self.partitions if key[0] != MONEY]
-        self.administrator = Administrator(self._client("admin"), self.partitions, self.plan.factor, self.ended)
+        self.administrator = Administrator(
+            self._client("admin", self.plan.admin_pace),
+            self.partitions,
+            self.plan.factor,
+            self.ended,
+            self._deletable if self.plan.deletes_records else None,
+        )
         self.producers = [
             Producer(self._client("once"), plain, ACKS_ALL, self.ended, is_idempotent=True),
             Producer(self._client("all"), plain, ACKS_ALL, self.ended, is_idempotent=False),
@@ -151,7 +156,14 @@ class Cluster:
         ]
         self.committer = Committer(self._client("group"), DATA, self.ended, self._may_lack_offsets)
         self.consumers = [
-            Consumer(self._client(f"reader{isolation}"), self.partitions, isolation, self.ended, self._is_excused)
+            Consumer(
+                self._client(f"reader{isolation}"),
+                self.partitions,
+                isolation,
+                self.ended,
+                self._is_excused,
+                self.invariants.asked,
+            )
             for isolation in range(2)
         ]
 
@@ -167,6 +179,11 @@ class Cluster:
         state = self.invariants.states.partitions.get(group)
         was_moved = state is not None and state.leader != number and self.ensemble.exists(paths.broker_id(number))
         return was_moved or self.invariants.has_forgotten(OFFSETS)
+
+    def _deletable(self) -> tuple[PartitionKey, int]:
+        chance = self.administrator.client.chance
+        key = chance.choice([key for key in self.partitions if key[0] == DATA])
+        return key, self.invariants.ask_to_delete(key, chance)
 
     def _is_excused(self, key: PartitionKey, offset: int) -> bool:
         # Something else may have been written at the offsets meanwhile, so any loss of the partition excuses.
@@ -201,6 +218,7 @@ class Cluster:
             "acknowledged": sum(each.acked_at is not None for each in self.history.sent.values()),
             "transactions": sum(len(each.committed) for each in self.transactors),
             "reassigned": self.administrator.reassigned,
+            "deleted": self.administrator.deleted,
         }
         return outcome
 
@@ -218,6 +236,8 @@ class Cluster:
             loses_power=plan.loses_power,
             loses_roles=plan.loses_roles,
             disks_fail=plan.disks_fail,
+            cuts_controller=plan.cuts_controller,
+            share=plan.fault_share,
         )
         for machine in self.machines:
             machine.start()
@@ -317,16 +337,20 @@ class Cluster:
 
     async def _judge(self) -> list[str]:
         values: dict[PartitionKey, dict[int, bytes]] = {}
+        starts: dict[PartitionKey, int] = {}
         found: list[str] = []
         for key in [*self.partitions, *self._internal()]:
             state = self.invariants.states.partitions[key]
-            copies = {m.number: values_of(m, key) for m in self.machines if m.number in state.isr}
+            members = [machine for machine in self.machines if machine.number in state.isr]
+            # A broker that was killed may have deleted records again, as Apache Kafka's.
+            starts[key] = max(start_of(machine, key) for machine in members)
+            copies = {machine.number: values_of(machine, key, starts[key]) for machine in members}
             values[key] = copies[state.leader]
             for number, copy in copies.items():
                 if copy != copies[state.leader]:
                     found.append(f"{key} on {number} differs from {state.leader} (I2)")
         plain = {key: each for key, each in values.items() if not key[0].startswith("__")}
-        found += Verdict(self.history, self.invariants, plain).faults()
+        found += Verdict(self.history, self.invariants, plain, starts).faults()
         if not (self.invariants.has_forgotten(MONEY) or self.invariants.has_forgotten(TRANSACTIONS)):
             # A transaction of which a part was forgotten is no longer whole, in Kafka neither.
             found += await self._judge_transactions()
@@ -386,11 +410,11 @@ async def _again(client: Client, once: Once) -> None:
 
 
 def run_schedule(
-    seed: int, directory: Path | None = None, plant: Plant = lambda cluster: None, pace: float | None = None
+    seed: int, directory: Path | None = None, plant: Plant = lambda cluster: None, choices: int = CHOICES
 ) -> Outcome:
     """Run the schedule of a seed in `directory`, or in one in memory that is deleted afterwards.
 
-    `pace` says how much longer clients pause, instead of what the seed chooses.
+    `choices` says how many kinds of choices the seed makes, see `CHOICES`.
     """
     in_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(prefix="kafkalog-cluster-", dir=directory or in_memory) as root:
@@ -400,7 +424,7 @@ def run_schedule(
         gc.freeze()
         blank: list[int] = []
         try:
-            return _run(Cluster(seed, Path(root), plant, pace), blank)
+            return _run(Cluster(seed, Path(root), plant, choices), blank)
         finally:
             _collect()
             close_blank(blank)
@@ -436,7 +460,7 @@ def main() -> int:
     parser.add_argument("--log", action="store_true")
     parser.add_argument("--quiet", action="store_true")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start no further seed after so long")
-    parser.add_argument("--pace", type=float, help="how much longer clients pause, instead of what a seed chooses")
+    parser.add_argument("--choices", type=int, default=CHOICES, help="how many kinds of choices a seed makes")
     options = parser.parse_args()
     if options.log:
         logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(name)s %(message)s")
@@ -445,7 +469,7 @@ def main() -> int:
         if time.monotonic() - begun > options.seconds:
             break
         started = time.process_time()
-        outcome = run_schedule(seed, pace=options.pace)
+        outcome = run_schedule(seed, choices=options.choices)
         done += 1
         if outcome.faults:
             failed += 1

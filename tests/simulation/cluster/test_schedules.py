@@ -17,7 +17,7 @@ IN_A_PROCESS = 100
 SOAK_FIRST = int(os.environ.get("KAFKALOG_SOAK_FIRST", "1000"))
 SOAK_COUNT = int(os.environ.get("KAFKALOG_SOAK_COUNT", "100000"))
 """Seeds of the soak, which may be chosen by the environment."""
-FOUND = (16, 24, 33, 1031, 1035, 300233, 300292, 310241, 320002, 420032, 420150, 420178, 452225)
+FOUND_WITH_ONE_CHOICE = (16, 24, 33, 1031, 1035, 300233, 300292, 310241, 320002, 420032, 420150, 420178, 452225)
 """Seeds in which a leader lost its power, came back while there was no controller, and went on in its former epoch; in
 which a stray was served after it was set aside; in which a link failed between two steps of its handshake; in which the
 values of transactions were read from a follower; in which a broker took the first partition of a topic for all; in
@@ -25,9 +25,13 @@ which the markers of a transaction were written before its commit was replicated
 failed disk; in which all lost power, and the check expected what a leader had kept of a follower that had lost it; in
 which a controller that had not read the topics yet did not know one; in which the late refusal of a process that was
 gone stopped a deletion; in which the check forgot that a host without power, elected twice, had lost its records."""
-FOUND_WITH_PACE = (1500023, 1502017)
-"""The same for seeds that chose a pace: in which the check expected an offset of a group that had committed none; in
-which a leader that missed two elections and won the next one relied on what its followers had before them."""
+FOUND_WITH_TWO_CHOICES = (1500023, 1502017)
+"""The same for seeds that made two kinds of choices: in which the check expected an offset of a group without
+any; in which a leader that missed two elections and won the next one relied on what its followers had before them."""
+
+FOUND = (2000521, 2000640, 2000688, 2000765)
+"""The same for seeds that made all of them: in which followers asked by ids that a leader of an older protocol did not
+know."""
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.timeout(900)]
 
@@ -45,10 +49,13 @@ def test_what_was_promised_is_kept(first: int) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-    ("seed", "options"), [(seed, ("--pace", "1")) for seed in FOUND] + [(seed, ()) for seed in FOUND_WITH_PACE]
+    ("seed", "choices"),
+    [(seed, 1) for seed in FOUND_WITH_ONE_CHOICE]
+    + [(seed, 2) for seed in FOUND_WITH_TWO_CHOICES]
+    + [(seed, 3) for seed in FOUND],
 )
-def test_schedules_that_found_something(seed: int, options: tuple[str, ...]) -> None:
-    check(seed, 1, *options)
+def test_schedules_that_found_something(seed: int, choices: int) -> None:
+    check(seed, 1, "--choices", str(choices))
 
 
 @pytest.mark.soak
@@ -61,7 +68,7 @@ def test_a_hundred_thousand_schedules() -> None:
 @pytest.mark.parametrize("seed", [7, 7004])
 def test_a_seed_gives_the_same_run_in_every_process(seed: int) -> None:
     # In the second one a log directory of several replicas fails.
-    runs = [run("schedule", seed, "--pace", "1", hash_seed=hash_seed)[1] for hash_seed in ("1", "2")]
+    runs = [run("schedule", seed, "--choices", "1", hash_seed=hash_seed)[1] for hash_seed in ("1", "2")]
     digests = {said.splitlines()[0].split()[-1] for said in runs}
     (digest,) = digests
     assert len(digest) == 12

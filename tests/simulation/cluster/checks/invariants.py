@@ -14,6 +14,7 @@ consumers have read of this leader's log. The member is excused until it has cau
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -50,6 +51,7 @@ class Invariants:
         violations: what should never have happened.
         forgotten: what was promised and is no longer.
         elections: how many leaders were elected.
+        asked: the offsets before which an administrator has asked to delete records.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Invariants:
         self.violations: list[str] = []
         self.forgotten: list[Forgotten] = []
         self.elections = 0
+        self.asked: dict[PartitionKey, int] = {}
         self._committed: dict[str, Committed] = {}
         self._leaders: dict[tuple[str, int], int] = {}
         self._high_watermarks: dict[tuple[str, int, Partition], tuple[int, int]] = {}
@@ -98,6 +101,14 @@ class Invariants:
     def has_forgotten(self, topic: str) -> bool:
         """Return whether anything of a topic was forgotten."""
         return any(each.identity.startswith(f"{topic}-") for each in self.forgotten)
+
+    def ask_to_delete(self, key: PartitionKey, chance: random.Random) -> int:
+        """Choose the offset of a committed record, before which an administrator asks to delete all others."""
+        self.look()
+        end = self.committed(self.states.identity(key)).end
+        offset = chance.randint(min(self.asked.get(key, 0), end), end)
+        self.asked[key] = max(offset, self.asked.get(key, 0))
+        return offset
 
     # Losses of power
 
@@ -153,7 +164,7 @@ class Invariants:
             if machine.number == number and machine.is_serving and machine.server is not None:
                 log = machine.server.logs.get(*key)
                 if log is not None and log.offline is None:
-                    return self.chains.look(number, log, identity)
+                    return self.chains.look(number, log, identity, self.committed(identity))
         return None
 
     # The machines
@@ -177,7 +188,8 @@ class Invariants:
                 identity = self.states.identity(key)
                 if self._is_unchanged(machine.number, partition, state, identity):
                     continue
-                chain = self.chains.look(machine.number, partition.log, identity)
+                self._check_start(machine.number, partition)
+                chain = self.chains.look(machine.number, partition.log, identity, self.committed(identity))
                 if chain.end < partition.log.log_end_offset:
                     # It cannot be read; what is wrong with it is among the contradictions, but for a failed disk.
                     del self._seen[machine.number, key]
@@ -200,7 +212,7 @@ class Invariants:
         now = (
             *(partition, state, identity, leading, log, log.truncations, log.log_end_offset, log.high_watermark),
             *(() if leading is None else (leading.epoch, leading.partition_epoch, len(leading.isr))),
-            *(committed.changes, len(committed.batches)),
+            *(committed.changes, len(committed.batches), log.log_start_offset),
         )
         if self._seen.get(found) == now and (partition.key, number) not in self._amnesia:
             return True
@@ -211,6 +223,13 @@ class Invariants:
         if not machine.is_serving or machine.server is None:
             return []
         return [each for each in machine.server.replicas if each.log.offline is None]
+
+    def _check_start(self, number: int, partition: Partition) -> None:
+        start, asked = partition.log.log_start_offset, self.asked.get(partition.key, 0)
+        if start > asked:
+            self.report(
+                f"{partition.key} begins at {start} on {number}, and deletion was asked for before {asked} (I11)"
+            )
 
     def _look_at_leader(self, number: int, partition: Partition, state: StateNode, chain: Chain, identity: str) -> None:
         leading = partition.leading

@@ -24,7 +24,11 @@ class Batch(NamedTuple):
 
 @dataclass(slots=True)
 class Chain:
-    """The batches of one replica's log, as far as they were looked at. All logs begin at offset 0."""
+    """The batches of one replica's log, as far as they were looked at.
+
+    It begins at offset 0. In place of batches that the log does not have any more, because records were deleted, it has
+    the committed ones.
+    """
 
     log: Log
     truncations: int
@@ -54,6 +58,10 @@ class Committed:
             if batch.last >= high_watermark:
                 break
             self.batches.append(batch)
+
+    def between(self, first: int, end: int) -> list[Batch]:
+        """Return the batches that lie between two offsets."""
+        return [batch for batch in self.batches if batch.base >= first and batch.last < end]
 
     def forget(self, offset: int) -> None:
         """Forget the batches that end at an offset or after it."""
@@ -85,31 +93,33 @@ class Chains:
         self._known: dict[tuple[str, int, int], Batch] = {}
         self.contradictions: list[str] = []
 
-    def look(self, machine: int, log: Log, identity: str) -> Chain:
+    def look(self, machine: int, log: Log, identity: str, committed: Committed) -> Chain:
         """Return the chain of a replica, as far as its log can be read.
 
-        `identity` names the partition of one incarnation of its topic.
+        `identity` names the partition of one incarnation of its topic, of which `committed` is known.
         """
         key = (machine, log.topic, log.partition)
         chain = self._chains.get(key)
         if chain is None or chain.log is not log or chain.truncations != log.truncations:
             chain = self._chains[key] = Chain(log, log.truncations)
-        if chain.end < log.log_end_offset:
+        if chain.end < log.log_end_offset > log.log_start_offset:
             try:
-                self._read_on(chain, machine, identity)
+                self._read_on(chain, machine, identity, committed)
             except KafkaStorageError as error:
                 # The simulated disk has failed, and this is the first read since.
                 if not isinstance(error.__cause__, OSError) or error.__cause__.errno != errno.EIO:
                     raise
         return chain
 
-    def _read_on(self, chain: Chain, machine: int, identity: str) -> None:
+    def _read_on(self, chain: Chain, machine: int, identity: str, committed: Committed) -> None:
         log = chain.log
         while chain.end < log.log_end_offset:
-            data = log.read(chain.end, READ_BYTES).read()
+            data = log.read(max(chain.end, log.log_start_offset), READ_BYTES).read()
             before = len(chain.batches)
             for _, header in iter_headers(data):
                 batch = Batch(header.base_offset, header.last_offset, header.partition_leader_epoch, header.crc)
+                if chain.end < batch.base <= log.log_start_offset:
+                    chain.batches += committed.between(chain.end, batch.base)
                 if batch.base != chain.end:
                     self.contradictions.append(f"{identity} on {machine} has {batch} after offset {chain.end}")
                     return

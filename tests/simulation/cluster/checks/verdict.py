@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.log.log import Log
 from broker.metadata.znodes import paths
 from broker.zookeeper.interface import NoNodeError
 from kafkalog.records.batch import decode_batch, iter_headers
@@ -50,6 +51,8 @@ def unrest(ensemble: SimulatedEnsemble, machines: list[Machine], invariants: Inv
                     found.append(f"{what} has not its role on {number}")
                 elif partition.log.log_end_offset != leading.log.log_end_offset:
                     found.append(f"{what} on {number} has not all of {state.leader}")
+                elif partition.log.log_start_offset < leading.log.log_start_offset:
+                    found.append(f"{what} on {number} has more than {state.leader}, which has deleted records")
     for number, server in servers.items():
         assert server is not None
         for partition in server.replicas:
@@ -60,19 +63,28 @@ def unrest(ensemble: SimulatedEnsemble, machines: list[Machine], invariants: Inv
     return found
 
 
-def values_of(machine: Machine, key: PartitionKey) -> dict[int, bytes]:
-    """Return the values of a replica's log by their offsets, without markers."""
+def _log_of(machine: Machine, key: PartitionKey) -> Log:
     assert machine.server is not None
     log = machine.server.logs.get(*key)
     assert log is not None, key
+    return log
+
+
+def start_of(machine: Machine, key: PartitionKey) -> int:
+    """Return the offset at which a replica's log begins."""
+    return _log_of(machine, key).log_start_offset
+
+
+def values_of(machine: Machine, key: PartitionKey, start: int) -> dict[int, bytes]:
+    """Return the values of a replica's log by their offsets, from an offset on, without markers."""
+    log, offset = _log_of(machine, key), start
     found: dict[int, bytes] = {}
-    offset = log.log_start_offset
     while offset < log.log_end_offset:
         data = log.read(offset, 1 << 20).read()
         for position, header in iter_headers(data):
             if not header.is_control:
                 _, records = decode_batch(data, position)
-                found.update({record.offset: record.value or b"" for record in records})
+                found.update({record.offset: record.value or b"" for record in records if record.offset >= start})
             offset = header.next_offset
     return found
 
@@ -82,12 +94,20 @@ class Verdict:
 
     Args:
         values: the values of each partition, by their offsets.
+        starts: the offsets before which records were deleted.
     """
 
-    def __init__(self, history: History, invariants: Invariants, values: dict[PartitionKey, dict[int, bytes]]) -> None:
+    def __init__(
+        self,
+        history: History,
+        invariants: Invariants,
+        values: dict[PartitionKey, dict[int, bytes]],
+        starts: dict[PartitionKey, int],
+    ) -> None:
         self._history = history
         self._invariants = invariants
         self._values = values
+        self._starts = starts
 
     def faults(self) -> list[str]:
         """Return what is wrong; nothing if all is well."""
@@ -108,6 +128,7 @@ class Verdict:
                 f"{self._values[each.key].get(each.offset)!r}"
                 for each in [*self._history.read.values(), *(before for before, _ in self._history.replaced)]
                 if each.key in self._values
+                and each.offset >= self._starts[each.key]
                 and self._values[each.key].get(each.offset) != each.value
                 and not self._is_excused(each.key, each.offset, each.asked_at)
             ]),
@@ -123,7 +144,9 @@ class Verdict:
             # A coordinator that has forgotten a producer gives its epochs again. What is sent in them may be taken for
             # a duplicate of what the producer's former life sent, in Kafka as well.
             return True
-        values = self._values[sent.key]
+        values, start = self._values[sent.key], self._starts[sent.key]
+        if start and (sent.offset is None or sent.offset < start):
+            return True
         if sent.offset is None:
             # The broker knew it as a duplicate, and not its offset any more.
             return value in values.values() or self._is_excused(sent.key, 1 << 62, sent.sent_at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from kafkalog.protocol.errors import ErrorCode
@@ -12,6 +13,11 @@ from kafkalog.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkalog.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkalog.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from kafkalog.protocol.messages.metadata import MetadataRequest
@@ -28,20 +34,35 @@ PREFERRED = 0
 class Administrator:
     """Does one thing after the other.
 
+    Args:
+        partitions: what is reassigned.
+        factor: the number of replicas.
+        deletable: chooses a partition, and an offset before which its records are deleted; None for no deletion.
+
     Attributes:
-        created, deleted: the short-lived topics whose creation, or deletion, was acknowledged last.
+        reassigned, deleted: how often replicas were reassigned, and records deleted.
     """
 
-    def __init__(self, client: Client, partitions: list[PartitionKey], factor: int, ended: asyncio.Event) -> None:
+    def __init__(
+        self,
+        client: Client,
+        partitions: list[PartitionKey],
+        factor: int,
+        ended: asyncio.Event,
+        deletable: Callable[[], tuple[PartitionKey, int]] | None = None,
+    ) -> None:
         self.client = client
         self._partitions = partitions
         self._factor = factor
         self._ended = ended
-        self.reassigned = 0
+        self._deletable = deletable
+        self.reassigned = self.deleted = 0
 
     async def work(self) -> None:
         """Administer until the end."""
         deeds = [self._create, self._create, self._delete, self._reassign, self._reassign, self._cancel, self._elect]
+        if self._deletable is not None:
+            deeds += [self._delete_records] * 3
         while not self._ended.is_set():
             await self.client.pause(15 * PAUSE_S)
             try:
@@ -83,6 +104,17 @@ class Administrator:
         for index in range(2):
             self.client.forget_leader((name, index))
         await self._ask_controller(DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS), 5)
+
+    async def _delete_records(self) -> None:
+        assert self._deletable is not None
+        key, offset = self._deletable()
+        partition = DeleteRecordsPartition(partition_index=key[1], offset=offset)
+        topic = DeleteRecordsTopic(name=key[0], partitions=[partition])
+        self.client.forget_leader(key)
+        leader, _ = await self.client.leader(key)
+        answer = await self.client.ask(leader, DeleteRecordsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 2)
+        check(answer.topics[0].partitions[0].error_code)
+        self.deleted += 1
 
     async def _reassign(self) -> None:
         name, index = self.client.chance.choice(self._partitions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kafkalog.protocol.errors import ErrorCode, KafkaError
 from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -26,6 +26,7 @@ class Consumer:
         partitions: what it reads.
         isolation: 0 for all records, 1 for committed ones.
         is_excused: whether what a partition has from an offset on may have been taken back.
+        deleted: the offsets before which records may have been deleted.
     """
 
     def __init__(
@@ -35,11 +36,13 @@ class Consumer:
         isolation: int,
         ended: asyncio.Event,
         is_excused: Callable[[PartitionKey, int], bool],
+        deleted: Mapping[PartitionKey, int],
     ) -> None:
         self.client = client
         self._isolation = isolation
         self._ended = ended
         self._is_excused = is_excused
+        self._deleted = deleted
         self._positions = dict.fromkeys(partitions, 0)
         self._aborted: dict[PartitionKey, set[int]] = {key: set() for key in partitions}
         self._seen: dict[tuple[PartitionKey, int], int] = {}
@@ -63,6 +66,10 @@ class Consumer:
             await self.client.pause(2 * PAUSE_S)
 
     def _begin_anew(self, key: PartitionKey) -> None:
+        start = self._deleted.get(key, 0)
+        if self._positions[key] < start:
+            self._positions[key] = start
+            return
         if not self._is_excused(key, self._positions[key] - 1):
             self.client.history.complaints.append(
                 f"{self.client.name}: {key} ends before {self._positions[key]}, which was read (I4)"

@@ -35,6 +35,10 @@ STOP_S = 60.0
 class Machine:
     """A host that runs one broker.
 
+    Args:
+        settings: the configuration of the first process.
+        later_settings: that of all others.
+
     Attributes:
         number: the broker's id.
         name: the host's name.
@@ -55,6 +59,7 @@ class Machine:
         number: int,
         directory: Path,
         settings: dict[str, str],
+        later_settings: dict[str, str],
         chance: random.Random,
     ) -> None:
         self._world = world
@@ -66,9 +71,8 @@ class Machine:
         self.name = f"host{number}"
         self.disk = HostDisk(directory / self.name, DIRECTORIES)
         dirs = ",".join(map(str, self.disk.directories))
-        self._config = BrokerConfig(
-            {"broker.id": str(number), "listeners": f"PLAINTEXT://{self.name}:{PORT}", "log.dirs": dirs, **settings}
-        )
+        own = {"broker.id": str(number), "listeners": f"PLAINTEXT://{self.name}:{PORT}", "log.dirs": dirs}
+        self._configs = BrokerConfig({**own, **settings}), BrokerConfig({**own, **later_settings})
         self.server: Server | None = None
         self.session: SimulatedSession | None = None
         self.loop: ProcessLoop | None = None
@@ -114,7 +118,7 @@ class Machine:
             collector=NoCollector(),
             open_zookeeper=self._open_zookeeper,
         )
-        self.server = server = Server(self._config, runtime)
+        self.server = server = Server(self._configs[self._lives > 1], runtime)
         loop.call_soon(lambda: loop.create_task(self._serve(server, loop)))
 
     async def _serve(self, server: Server, loop: ProcessLoop) -> None:
