@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from broker.api.context import Request
-from broker.api.fetch.fetch_session import FetchPartitionState
+from broker.api.fetch.fetch_partition import FetchPartitionState
 from broker.log.segment.file_slices import FileSlice
 from broker.replica.isolation import FetchIsolation
 from kafkalog.protocol.errors import UnsupportedVersionError

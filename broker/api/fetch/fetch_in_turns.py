@@ -18,8 +18,9 @@ from typing import Any, TypeVar
 
 from broker.api.context import Request
 from broker.api.errors import ClientGoneError
+from broker.api.fetch.fetch_partition import FetchPartitionState
 from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, ResponseTopics, read_in, refuse
-from broker.api.fetch.fetch_session import TOPIC_ID_VERSION, FetchContext, FetchPartitionState
+from broker.api.fetch.fetch_session import TOPIC_ID_VERSION, FetchContext
 from broker.api.fetch.fetch_waiting import WaitingFetch
 from broker.api.large import release
 from kafkalog.protocol.errors import ErrorCode

@@ -14,15 +14,13 @@ from broker.api.context import Request
 from broker.api.current_leaders import CurrentLeaders
 from broker.api.errors import error_code
 from broker.api.fetch.fetch_conversion import AS_STORED_SINCE, FetchConversion, Limited
+from broker.api.fetch.fetch_partition import FetchPartitionState, PartitionKey, partition_key
 from broker.api.fetch.fetch_rest import Authority, Reader, SessionRest
 from broker.api.fetch.fetch_session import (
     NO_SESSION,
     TOPIC_ID_VERSION,
     FetchContext,
-    FetchPartitionState,
     FetchSession,
-    PartitionKey,
-    partition_key,
 )
 from broker.log.read.log_reader import IndexNotReadyError
 from broker.log.segment.file_slices import ReadResult

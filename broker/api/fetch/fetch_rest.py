@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.api.fetch.fetch_session import FetchPartitionState, FetchSession, partition_key
+from broker.api.fetch.fetch_partition import FetchPartitionState, partition_key
+from broker.api.fetch.fetch_session import FetchSession
 from broker.counters import TopicCounters
 from broker.net.session import Principal
 from broker.replica.isolation import FetchIsolation

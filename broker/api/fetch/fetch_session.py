@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
+from broker.api.fetch.fetch_partition import FetchPartitionState, PartitionKey
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.storage.topics import MAX_TOPIC_NAME
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
-UNKNOWN_OFFSET = -1
 IN_STEPS = None
 """The epoch of a session while a request is applied to it in steps: no request has this epoch."""
 MAX_EPOCH = (1 << 31) - 1
@@ -37,61 +37,6 @@ MANY_PARTITIONS = 1000
 STEP = 100
 """The number of a request's entries that are examined in one step."""
 TOPIC_ID_VERSION = 13
-
-PartitionKey = tuple[Any, int]
-"""(topic name before v13, topic id from then on; partition)"""
-
-
-class FetchPartitionState:
-    """One partition of a fetch, and what the session's last response said about it."""
-
-    __slots__ = (
-        "fetch_offset", "fetched_epoch", "leader_epoch", "log_start", "max_bytes", "name", "partition", "quiet",
-        "sent_error", "sent_high_watermark", "sent_log_start", "topic_id",
-    )  # fmt: skip
-
-    def __init__(self, name: str, topic_id: uuid.UUID, partition: int) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.partition = partition
-        self.fetch_offset = 0
-        self.leader_epoch = -1
-        self.fetched_epoch = -1
-        self.log_start = -1
-        self.max_bytes = 0
-        self.sent_high_watermark = self.sent_log_start = UNKNOWN_OFFSET
-        self.sent_error = False
-        self.quiet = 0
-        """The number of responses in a row, up to the last one, that had no records of it."""
-
-    def update(self, wanted: Any) -> None:
-        """Take the position of a `FetchPartition` of the request.
-
-        A client that names the partition again without having advanced may not have used what it was told: a follower
-        does not where it has to truncate its log, or has a new leader epoch.
-        """
-        if wanted.fetch_offset <= self.fetch_offset or wanted.current_leader_epoch != self.leader_epoch:
-            self.sent_high_watermark = self.sent_log_start = UNKNOWN_OFFSET
-        self.fetch_offset = wanted.fetch_offset
-        self.leader_epoch = wanted.current_leader_epoch
-        self.fetched_epoch = wanted.last_fetched_epoch
-        self.log_start = wanted.log_start_offset
-        self.max_bytes = wanted.partition_max_bytes
-
-    def changed(self, error: int, high_watermark: int, log_start: int, nbytes: int) -> bool:
-        """Return whether an incremental response must name this partition, and note what it says."""
-        news = (
-            nbytes > 0
-            or error != 0
-            or self.sent_error
-            or high_watermark != self.sent_high_watermark
-            or log_start != self.sent_log_start
-        )
-        self.sent_high_watermark = high_watermark
-        self.sent_log_start = log_start
-        self.sent_error = error != 0
-        self.quiet = 0 if nbytes else self.quiet + 1
-        return news
 
 
 class Rest(Hashable, Protocol):
@@ -418,11 +363,6 @@ class FetchSessionCache:
 def _worth(session: FetchSession) -> tuple[bool, int]:
     """Return what to compare sessions by, when one of them has to end."""
     return session.is_follower, len(session.partitions)
-
-
-def partition_key(state: FetchPartitionState, by_id: bool) -> PartitionKey:
-    """Return the key of `state` in its session."""
-    return (state.topic_id if by_id else state.name, state.partition)
 
 
 def _merge(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from broker.api.fetch.fetch_partition import FetchPartitionState
 from broker.api.fetch.fetch_reading import FetchReading
-from broker.api.fetch.fetch_session import FetchPartitionState
 from broker.replica.follower_calls import FollowerCall
 from broker.replica.purgatory import DelayedOperation
 

@@ -25,10 +25,10 @@ which the markers of a transaction were written before its commit was replicated
 failed disk; in which all lost power, and the check expected what a leader had kept of a follower that had lost it; in
 which a controller that had not read the topics yet did not know one; in which the late refusal of a process that was
 gone stopped a deletion; in which the check forgot that a host without power, elected twice, had lost its records."""
-FOUND_WITH_TWO_CHOICES = (1500023, 1502017)
-"""The same for seeds that made two kinds of choices: in which the check expected an offset of a group without
-any; in which a leader that missed two elections and won the next one relied on what its followers had before them."""
-
+FOUND_WITH_TWO_CHOICES = (1500023, 1502017, 1002952)
+"""The same for seeds that made two kinds of choices: in which the check expected an offset of a group without any; in
+which a leader that missed two elections and won the next one relied on what its followers had before them; in which the
+check did not expect that a leader adds a replica to the ISR that was unassigned a moment before."""
 FOUND = (2000521, 2000640, 2000688, 2000765)
 """The same for seeds that made all of them: in which followers asked by ids that a leader of an older protocol did not
 know."""

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
+from broker.api.fetch.fetch_partition import FetchPartitionState, partition_key
 from broker.api.fetch.fetch_session import (
     EVICTION_SECONDS,
     FetchContext,
-    FetchPartitionState,
     FetchSessionCache,
-    partition_key,
 )
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.fetch import FetchPartition

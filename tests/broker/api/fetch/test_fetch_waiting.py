@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from broker.api.fetch import fetch
+from broker.api.fetch.fetch_partition import FetchPartitionState
 from broker.api.fetch.fetch_reading import FetchReading
-from broker.api.fetch.fetch_session import FetchPartitionState
 from tests.broker.api.fetch.support import NEVER_MS, sizes, wanted
 from tests.broker.coordinator.support import Stored
 from tests.broker.serving import HERE, RECORDS, Serving

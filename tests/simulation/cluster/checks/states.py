@@ -165,6 +165,10 @@ class States:
         if topic is not None and key[1] in topic.partitions and before is not None:
             joined = set(after.isr) - set(before.isr)
             strange = joined - set(topic.partitions[key[1]].replicas)
+            if not names_epoch:
+                # A leader that writes the ISR itself, as before AlterPartition, may not know the assignment yet.
+                least = self._now() - UNDELIVERED_S
+                strange = {each for each in strange if self._unassigned.get((key, each), (0.0, False))[0] < least}
             if strange:
                 self._report(f"{name}: {sorted(strange)} joined the ISR and have no replica (I5)")
         self._changed(Change(key, before, after))
