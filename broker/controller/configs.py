@@ -151,26 +151,30 @@ class ConfigController:
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.
         """
-        state = self._cache.image
-        topic = state.topics.get(name)
+        topic = self._cache.image.topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartitionError
-        if UNREADABLE in topic.config:
+        return self.describe_overrides(topic.config)
+
+    def describe_overrides(self, config: Mapping[str, str]) -> list[Described]:
+        """Describe every key of a topic that has these overrides; see `describe_topic`."""
+        if UNREADABLE in config:
             # The defaults would pass for the topic's own values.
-            why = f"{topic.config[UNREADABLE]}. Set it anew, and name {REPAIR}"
+            why = f"{config[UNREADABLE]}. Set it anew, and name {REPAIR}"
             return [Described(_UNREADABLE, why, Source.TOPIC, False, ((UNREADABLE, why, Source.TOPIC),))]
-        overrides = read_topic_config(topic.config)
-        config = self.effective(state)
+        state = self._cache.image
+        overrides = read_topic_config(config)
+        of_broker = self.effective(state)
         result = []
         for key in TOPIC_CONFIG:
-            value, synonym = config.topic_default(key.name)
+            value, synonym = of_broker.topic_default(key.name)
             layers = self._broker_layers(key, value, synonym, state)
             # The value of a broker key in hours is shown in the topic key's milliseconds.
             text = key.format(value)
-            if key.name in topic.config:
+            if key.name in config:
                 # A value that cannot be read is shown, so that it can be found and corrected.
                 is_read = key.name not in overrides.faults
-                text = key.format(overrides.values[key.name]) if is_read else topic.config[key.name]
+                text = key.format(overrides.values[key.name]) if is_read else config[key.name]
                 layers.insert(0, (key.name, text, Source.TOPIC))
             shown = tuple(layer for layer in layers if not _unset(layer))
             result.append(Described(key, text, layers[0][2], False, shown))

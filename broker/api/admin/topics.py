@@ -113,10 +113,9 @@ def _fill(request: Request, state: TopicState, result: CreatableTopicResult, val
         return
     result.num_partitions = len(state.partitions)
     result.replication_factor = len(state.partitions[0].replicas)
-    if validate_only:
-        result.configs = []
-        return
-    result.topic_id = state.topic_id
+    if not validate_only:
+        result.topic_id = state.topic_id
+    # Somebody may have deleted the topic by now.
     result.configs = [
         CreatableTopicConfigs(
             name=entry.key.name,
@@ -125,7 +124,7 @@ def _fill(request: Request, state: TopicState, result: CreatableTopicResult, val
             config_source=entry.source,
             is_sensitive=entry.key.sensitive,
         )
-        for entry in request.broker.configs.describe_topic(state.name)
+        for entry in request.broker.configs.describe_overrides(state.config)
     ]
 
 
