@@ -461,21 +461,6 @@ class LogManager:
         self.futures.fail(path)
         self._on_directory_failure(path)
 
-    def truncate_to(self, topic: str, partition: int, offset: int) -> None:
-        """Truncate a log and write the recovery points.
-
-        An older, higher recovery point would vouch for records that are appended later.
-
-        Raises:
-            CorruptMessageError: the log is damaged, and nothing has changed.
-            KafkaStorageError: the disk failed.
-        """
-        log = self._logs[topic, partition]
-        if log.truncate_to(offset, now_ms=self._clock()):
-            self.checkpoints.lower_recovery_points()
-            if log.cleaned_offset is not None:
-                self.checkpoints.write_cleaned_offsets()
-
     def shutdown(self, *, after_unclean: bool = True) -> bool:
         """Close every log, write checkpoints and clean-shutdown markers, and unlock; return whether all went well.
 

@@ -15,16 +15,20 @@ class LogOffsets:
         end: the log end offset, which the next record gets.
         high_watermark: records below it are replicated; it lies between `start` and `end`.
         cleaned: the offset up to which the log was compacted; None if it never was.
+        has_lowered_cleaned: whether a truncation has lowered `cleaned`, and the checkpoint may have the former value.
         on_start_raised: called after `start` was raised.
     """
 
-    __slots__ = ("_producers", "cleaned", "end", "high_watermark", "on_start_raised", "start")
+    __slots__ = (
+        "_producers", "cleaned", "end", "has_lowered_cleaned", "high_watermark", "on_start_raised", "start",
+    )  # fmt: skip
 
     def __init__(self, start: int, end: int, producers: ProducerStateManager) -> None:
         self.start = start
         self.end = end
         self.high_watermark = start
         self.cleaned: int | None = None
+        self.has_lowered_cleaned = False
         self._producers = producers
         self.on_start_raised: Callable[[], object] = lambda: None
 
@@ -51,6 +55,7 @@ class LogOffsets:
         """Let the log begin at `start` and end at `end`, and lower the other offsets to match."""
         self.end = end
         self.start = start
-        if self.cleaned is not None:
-            self.cleaned = min(self.cleaned, end)
+        if self.cleaned is not None and self.cleaned > end:
+            self.cleaned = end
+            self.has_lowered_cleaned = True
         self.high_watermark = min(max(self.high_watermark, start), end)

@@ -69,10 +69,13 @@ class LogCheckpoints:
         return all(results)
 
     def lower_recovery_points(self) -> None:
-        """Write the recovery points after a log became shorter.
+        """Write the recovery points after a log became shorter, and the cleaned offsets if one was lowered.
 
-        An older, higher recovery point would vouch for records that are appended past the new end of the log.
+        An older, higher recovery point would vouch for records that are appended past the new end of the log. By an
+        older cleaned offset the cleaner would take them for clean: it would remove a tombstone among them, and leave
+        earlier records of its key.
         """
+        self._lower_cleaned_offsets()
         if self.write_recovery_points():
             return
         for directory in self._log_dirs:
@@ -83,6 +86,15 @@ class LogCheckpoints:
                 directory.forget_recovery_points()
             except OSError as error:
                 self._fail(directory.path, f"cannot remove {names.RECOVERY_POINT_CHECKPOINT}: {error}")
+
+    def _lower_cleaned_offsets(self) -> None:
+        lowered = [log for log in list(self._logs.values()) if log.offsets.has_lowered_cleaned]
+        # Before the offsets are read: a truncation that comes meanwhile needs another write.
+        for log in lowered:
+            log.offsets.has_lowered_cleaned = False
+        if lowered and not self.write_cleaned_offsets():
+            for log in lowered:
+                log.offsets.has_lowered_cleaned = True
 
     def forget(self, key: TopicPartition) -> None:
         """Rewrite the checkpoints if one has a row of a partition that has no log any more.

@@ -284,7 +284,8 @@ def test_a_full_disk_keeps_no_recovery_point_past_the_end(tmp_path: Path) -> Non
     assert logs.checkpoints.write_recovery_points()
     assert read_offsets(str(tmp_path / names.RECOVERY_POINT_CHECKPOINT)) == {("t", 0): 6}
     ops.fail = {"pwrite": 1}
-    logs.truncate_to("t", 0, 3)
+    log.truncate_to(3, now_ms=NOW)
+    logs.checkpoints.lower_recovery_points()
     assert logs.offline_dirs == []
     assert not (tmp_path / names.RECOVERY_POINT_CHECKPOINT).exists()
     ops.heal()

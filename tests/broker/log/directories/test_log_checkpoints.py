@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ from broker.log.log_manager import LogManager
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
 from tests.broker.log.managers import fill, log_of, start
+from tests.broker.log.support import NOW, FaultyOps
 
 
 def test_checkpoint_files_have_kafkas_names_and_rows(tmp_path: Path, managers: list[LogManager]) -> None:
@@ -114,8 +116,41 @@ def test_truncation_lowers_the_checkpoint_of_the_recovery_point(tmp_path: Path, 
     log = fill(manager, "t")
     log.flush()
     manager.checkpoints.write_recovery_points()
-    manager.truncate_to("t", 0, 6)
+    log.truncate_to(6, now_ms=NOW)
+    manager.checkpoints.lower_recovery_points()
     assert read_offsets(str(tmp_path / "recovery-point-offset-checkpoint")) == {("t", 0): 6}
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_truncation_lowers_the_checkpoint_of_the_cleaned_offset(
+    tmp_path: Path, managers: list[LogManager], is_full: bool
+) -> None:
+    """Else the next start would take what is appended there for clean, and deleted keys could return."""
+    ops = FaultyOps(errno.ENOSPC)
+    manager = start(managers, tmp_path, ops=ops)
+    log = fill(manager, "t")
+    log.cleaned_offset = 12
+    assert manager.checkpoints.write_cleaned_offsets()
+    if is_full:
+        ops.fail = {"pwrite": 1}
+    log.truncate_to(6, now_ms=NOW)
+    manager.checkpoints.lower_recovery_points()
+    if is_full:
+        assert read_offsets(str(tmp_path / names.CLEANER_CHECKPOINT)) == {("t", 0): 12}
+        ops.heal()
+        manager.checkpoints.lower_recovery_points()
+    fill(manager, "t")
+    manager.unlock()
+    assert log_of(start(managers, tmp_path), "t").cleaned_offset == 6
+
+
+def test_a_truncation_of_what_is_not_clean_writes_no_cleaned_offset(tmp_path: Path, managers: list[LogManager]) -> None:
+    manager = start(managers, tmp_path)
+    log = fill(manager, "t")
+    log.cleaned_offset = 6
+    log.truncate_to(12, now_ms=NOW)
+    manager.checkpoints.lower_recovery_points()
+    assert not (tmp_path / names.CLEANER_CHECKPOINT).exists()
 
 
 def test_a_topic_of_a_deleted_ones_name_is_not_read_by_the_old_ones_checkpoints(

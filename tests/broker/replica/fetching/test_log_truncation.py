@@ -98,6 +98,22 @@ def test_others_are_served_between_two_truncations(tmp_path: Path, monkeypatch: 
     with_broker(tmp_path, work)
 
 
+def test_what_is_appended_after_a_truncation_is_not_clean_after_a_restart(tmp_path: Path) -> None:
+    """As the leader of an unclean election may have other records than those that were cleaned here."""
+
+    async def work(broker: InProcess) -> None:
+        checkpoints = broker.server.logs.checkpoints
+        logs = [await followed(broker, name) for name in ("a", "b")]
+        for each in logs:
+            each.partition.log.cleaned_offset = 2
+        checkpoints.write_cleaned_offsets()
+        await truncation_of(broker).truncate(logs[:1])
+        rows = parse_offsets((tmp_path / names.CLEANER_CHECKPOINT).read_bytes())
+        assert rows == {("a", 0): 1, ("b", 0): 2}
+
+    with_broker(tmp_path, work)
+
+
 def test_others_are_served_although_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a restart, where the logs of many partitions end where the leader says."""
     monkeypatch.setattr(truncation, "TURN_S", 0.0)
