@@ -254,12 +254,13 @@ class Acceptor:
     def _admit(self, address: str, endpoint: Endpoint) -> bool:
         most = self._limits.of(address)
         if self._per_address[address] >= most:
-            logger.warning("refusing connection from %s: it has as many as its limit allows, %d", address, most)
+            text = "refusing connection from %s: it has as many as its limit allows, %d"
+            self._told.warn(address, "refused", text, address, most)
             return False
         if len(self.connections) < self._config["max.connections"]:
             return True
         if not self._is_protected(endpoint):
-            logger.warning("refusing connection from %s: max.connections is reached", address)
+            self._told.warn(address, "refused", "refusing connection from %s: max.connections is reached", address)
             return False
         return True
 

@@ -294,10 +294,12 @@ class Connection:
     def refuse(self, error: FrameError | BadRequestError) -> None:
         """End the connection because of bytes that cannot be parsed, and log why."""
         words = "closing connection from %s on %s: %s", self.peer, self.endpoint.name, error
-        answer = error.answer if isinstance(error, FrameError) else b""
-        if answer:
-            self._warn(self.peer, "TLS" if answer == TLS_ALERT else "HTTP", *words)
-            self._writer.put([answer])
+        if isinstance(error, FrameError):
+            # Its peer may be anybody: it has not authenticated where that is asked for.
+            answer = error.answer
+            self._warn(self.peer, "TLS" if answer == TLS_ALERT else "HTTP" if answer else "sizes", *words)
+            if answer:
+                self._writer.put([answer])
         else:
             logger.warning(*words)
         self.end()
