@@ -1,7 +1,9 @@
-"""fastavro: its reader in plain Python, and a logical type of ours in its registry."""
+"""fastavro: its readers, and a logical type of ours in its registry."""
 
 from __future__ import annotations
 
+import functools
+import io
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -11,6 +13,47 @@ Read = Callable[..., Any]
 _DECODER = "BinaryDecoder"
 _NUMBER_BITS = 70
 """The most bits of an int or a long, in ten bytes of seven bits each."""
+
+
+class Choices(list[Any]):
+    """The branches of a union or the symbols of an enum, which no negative number selects.
+
+    A record has the number of the branch or the symbol. fastavro takes the list's element of that number, and a
+    negative one counts from the end in Python. Its compiled reader adds the length before it asks for the element, so
+    there seems to be none.
+    """
+
+    def __len__(self) -> int:
+        return 0
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, index: Any) -> Any:
+        if index < 0:
+            raise IndexError(index)
+        return _element(self, index)
+
+
+_element = list.__getitem__
+_CHECKED = ({"type": "enum", "name": "E", "symbols": Choices("A")}, Choices(["null"]))
+"""Types of which the byte 1, the number -1, is no value."""
+
+
+@functools.cache
+def keeps_choices() -> bool:
+    """Return whether fastavro's public reader finds no element of `Choices` by a negative number."""
+    from fastavro import parse_schema, schemaless_reader
+
+    for kind in _CHECKED:
+        schema: Any = parse_schema({"type": "record", "name": "R", "fields": [{"name": "f", "type": "null"}]})
+        schema["fields"][0]["type"] = kind
+        try:
+            schemaless_reader(io.BytesIO(b"\x01"), schema, None)
+        except IndexError:
+            continue
+        return False
+    return True
 
 
 def bounded_reader() -> Read | None:

@@ -65,14 +65,37 @@ def load_schema(schema: RegisteredSchema | str, *, of_reader: bool = False) -> W
     parsed, examined = parse(schema, expand=False)
     if of_reader:
         _convert_defaults(examined)
-    if examined.contains_itself:
+    _guard_choices(parsed, set())
+    if examined.contains_itself or not avro.keeps_choices():
         bounded = avro.bounded_reader()
-        if bounded is None:
+        if bounded is not None:
+            return Writer(parsed, bounded)
+        if examined.contains_itself:
             raise AvroSchemaError("it contains itself, which this version of fastavro may not be trusted to read")
-        return Writer(parsed, bounded)
     from fastavro import schemaless_reader
 
     return Writer(parsed, schemaless_reader, _Ending if examined.has_endless_arrays else io.BytesIO)
+
+
+def _guard_choices(schema: Schema, seen: set[int]) -> Schema:
+    """Have the numbers of branches and symbols that records claim looked up in `Choices`, throughout a parsed schema.
+
+    `seen` has the parts that are done. Return the schema: a union becomes another list, everything else is changed.
+    """
+    if isinstance(schema, list):
+        return avro.Choices([_guard_choices(each, seen) for each in schema])
+    if not isinstance(schema, dict) or id(schema) in seen:
+        return schema
+    seen.add(id(schema))
+    for key in _SUBSCHEMAS & schema.keys() - {"fields"}:
+        schema[key] = _guard_choices(schema[key], seen)
+    for field in schema.get("fields", ()):
+        field["type"] = _guard_choices(field["type"], seen)
+    if "symbols" in schema:
+        schema["symbols"] = avro.Choices(schema["symbols"])
+    for each in schema.get("__named_schemas", {}).values():
+        _guard_choices(each, seen)
+    return schema
 
 
 def _convert_defaults(examined: _Examination) -> None:

@@ -178,6 +178,10 @@ def test_the_programs_that_the_jvm_runs_with_python_have_their_names() -> None:
     assert not starting.is_daemon(["-m", starting.STREAM_PLANNER])
 
 
+def test_fastavros_public_reader_finds_no_choice_by_a_negative_number() -> None:
+    assert avro.keeps_choices(), "the slower reader in plain Python is used now"
+
+
 def test_fastavro_ends_records_within_records_by_an_exception() -> None:
     read = avro.bounded_reader()
     assert read is not None

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spark_kafkalog.compat import avro
 from spark_kafkalog.values.avro.from_avro import AvroDecoder, spark_type
 from tests.spark_kafkalog.values.avro.avro_values import by_ids, decimal_of, written
 
@@ -135,6 +136,46 @@ def test_logical_types_are_properties_of_types_only() -> None:
     writer = {"type": "record", "name": "R", "fields": [{"name": "i", "type": "int"}]}
     reader = record(inner, default={"logicalType": "decimal"})
     assert resolved(writer, reader, [b"\x02"]) == [{"logicalType": "decimal"}]
+
+
+SUIT = {"type": "enum", "name": "Suit", "symbols": ["HEARTS", "SPADES"]}
+HAND = {"type": "record", "name": "Hand", "fields": [{"name": "suit", "type": ["null", SUIT]}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "expected"),
+    [
+        (SUIT, [b"\x02", b"\x04", b"\x01", b"\x03", b"\x05"], "SPADES"),
+        (["null", "int"], [b"\x02\x0e", b"\x04\x0e", b"\x01\x0e", b"\x03"], 7),
+        (["null", SUIT], [b"\x02\x02", b"\x02\x01", b"\x01\x02"], "SPADES"),
+        ({"type": "array", "items": ["null", "int"]}, [b"\x02\x02\x0e\0", b"\x02\x01\x0e\0"], [7]),
+        ({"type": "map", "values": SUIT}, [b"\x02\x02k\x02\0", b"\x02\x02k\x01\0"], {"k": "SPADES"}),
+        (HAND, [b"\x02\x02", b"\x02\x01", b"\x01\x02"], {"suit": "SPADES"}),
+    ],
+)
+def test_no_branch_and_no_symbol_has_a_negative_number(kind: Any, values: list[bytes], expected: Any) -> None:
+    """Such a number does not count from the end, as in Python."""
+    schema = record(kind)
+    assert resolved(schema, schema, values) == [expected, *["corrupt"] * (len(values) - 1)]
+
+
+def test_a_negative_number_where_a_type_is_named_again() -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "g", "type": HAND}, {"name": "f", "type": "Hand"}]}
+    values = [b"\x02\x02\x02\x02", b"\x02\x02\x02\x01", b"\x02\x02\x01\x02"]
+    assert resolved(schema, schema, values) == [{"suit": "SPADES"}, "corrupt", "corrupt"]
+
+
+def test_a_negative_number_in_a_field_that_the_reader_leaves_out() -> None:
+    fields = [{"name": "g", "type": ["null", "int"]}, {"name": "f", "type": "int"}]
+    writer = {"type": "record", "name": "R", "fields": fields}
+    assert resolved(writer, record("int"), [b"\x02\x02\x0e", b"\x01\x02\x0e"]) == [7, "corrupt"]
+
+
+def test_negative_numbers_with_a_fastavro_whose_public_reader_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reader in plain Python is used then."""
+    monkeypatch.setattr(avro, "keeps_choices", lambda: False)
+    schema = record(["null", SUIT])
+    assert resolved(schema, schema, [b"\x02\x02", b"\x02\x01", b"\x01\x02"]) == ["SPADES", "corrupt", "corrupt"]
 
 
 DOUBLES = {"type": "array", "items": "double"}
