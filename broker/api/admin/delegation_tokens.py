@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from broker.api.context import Request
 from broker.api.errors import error_code
@@ -27,6 +26,9 @@ from kafkalog.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenResponse,
 )
 from kafkalog.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+
+REQUESTER_SINCE = 3
+"""Versions whose responses name who asked for a token (KIP-373)."""
 
 
 def _fault(request: Request) -> ErrorCode | None:
@@ -71,12 +73,13 @@ async def handle_create_delegation_token(request: Request) -> None:
     response = CreateDelegationTokenResponse(
         principal_type=kind,
         principal_name=name,
-        token_requester_principal_type=requester.principal_type,
-        token_requester_principal_name=requester.name,
         issue_timestamp_ms=-1,
         expiry_timestamp_ms=-1,
         max_timestamp_ms=-1,
     )
+    if request.version >= REQUESTER_SINCE:
+        response.token_requester_principal_type = requester.principal_type
+        response.token_requester_principal_name = requester.name
     if fault is not None:
         response.error_code = fault
         request.reply(response)
@@ -144,7 +147,7 @@ async def handle_describe_delegation_token(request: Request) -> None:
     if message.owners is not None:
         owners = {f"{each.principal_type}:{each.principal_name}" async for each in request.each(message.owners)}
     found = [
-        _described(token, tokens.hmac(token))
+        _described(token, tokens.hmac(token), request.version)
         async for token in request.each(tokens.all())
         if (owners is None or not owners.isdisjoint(token.concerned)) and _may_see(request, token)
     ]
@@ -159,14 +162,11 @@ def _may_see(request: Request, token: Token) -> bool:
     )
 
 
-def _described(token: Token, hmac: bytes) -> Any:
+def _described(token: Token, hmac: bytes, version: int) -> DescribedDelegationToken:
     kind, _, name = token.owner.partition(":")
-    requester_kind, _, requester = token.requester.partition(":")
-    return DescribedDelegationToken(
+    described = DescribedDelegationToken(
         principal_type=kind,
         principal_name=name,
-        token_requester_principal_type=requester_kind,
-        token_requester_principal_name=requester,
         issue_timestamp=token.issued_ms,
         expiry_timestamp=token.expires_ms,
         max_timestamp=token.max_ms,
@@ -179,6 +179,11 @@ def _described(token: Token, hmac: bytes) -> Any:
             for each in token.renewers
         ],
     )
+    if version >= REQUESTER_SINCE:
+        requester_kind, _, requester = token.requester.partition(":")
+        described.token_requester_principal_type = requester_kind
+        described.token_requester_principal_name = requester
+    return described
 
 
 HANDLERS = {

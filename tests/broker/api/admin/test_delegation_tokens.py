@@ -15,12 +15,15 @@ from broker.net.session import Session
 from broker.security.authorizer.authorizer import Authorizer
 from broker.security.authorizer.model import AclEntry, ResourcePattern
 from kafkalog.protocol.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
+from kafkalog.protocol.codec import decode_response, encode_response
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from kafkalog.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenOwner,
     DescribeDelegationTokenRequest,
 )
+from kafkalog.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from kafkalog.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from tests.broker.coordinator.support import Stored
 from tests.broker.serving import Serving
 from tests.support.in_process.asking import Client, request_of
@@ -86,6 +89,31 @@ def test_tokens_are_asked_for_by_the_names_of_all_whom_they_concern(serving: Ser
         assert seen(serving, "ann", name) == [first.token_id]
     assert seen(serving, "ann", "ann", "carol") == [first.token_id, second.token_id]
     assert seen(serving, "ann", "carol") == []
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_every_version(serving: Serving, version: int) -> None:
+    """Clients before Kafka 3.3 do not know the fields of version 3."""
+
+    def ask(message: Any) -> Any:
+        response = serving.run(serving.ask(message, version, client("ann")))
+        _, read = decode_response(type(message), version, b"".join(encode_response(response, version, 1))[4:])  # type: ignore[arg-type]
+        assert read.error_code == ErrorCode.NONE
+        return read
+
+    request = creation("ann", "yarn")
+    if version < 3:
+        request.owner_principal_type = request.owner_principal_name = None
+    made = ask(request)
+    (token,) = ask(DescribeDelegationTokenRequest(owners=None)).tokens
+    for told in (made, token):
+        assert (told.principal_name, told.hmac) == ("ann", made.hmac)
+        assert told.token_requester_principal_name == ("ann" if version >= 3 else "")
+    within = min(version, 2)
+    for change in (RenewDelegationTokenRequest, ExpireDelegationTokenRequest):
+        changed = serving.run(serving.ask(change(hmac=made.hmac), within, client("ann")))
+        assert changed.error_code == ErrorCode.NONE
+        assert encode_response(changed, within, 1)
 
 
 def test_a_turn_ends_with_each_renewer(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
