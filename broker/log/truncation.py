@@ -114,9 +114,11 @@ class Truncation:
             CorruptMessageError: the log is damaged; nothing has changed.
             KafkaStorageError: the disk failed, and the log is offline; or there is no descriptor left.
         """
-        truncations = self._flusher.truncations
+        truncations, recovery_point = self._flusher.truncations, self._flusher.recovery_point
         with self._planning(offset):
-            return plan(self._segments, self._offsets, self._producers, truncations, offset, now_ms, self._ops)
+            return plan(
+                self._segments, self._offsets, self._producers, truncations, recovery_point, offset, now_ms, self._ops
+            )
 
     def _fits(self, planned: TruncationPlan, offset: int) -> bool:
         """Return whether a plan is for `offset`, and the log is still as it was when the plan was made."""

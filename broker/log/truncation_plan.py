@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 QUICK_BYTES = 512 << 10
 """A plan that reads no more of the log than this may do so on the event loop: some 10 ms, if the batches are small."""
+QUICK_SYNC_BYTES = 2 << 20
+"""So much of the log the event loop may force to the device: some 20 ms, if the disk is slow."""
 
 
 @dataclass(slots=True)
@@ -54,6 +56,8 @@ class TruncationPlan:
     """The part of the last segment where a batch may have a larger timestamp than the time index knows."""
     replayed: list[Part]
     """The parts that tell of producers."""
+    unflushed_bytes: int
+    """Bytes before the cut of the last segment that may not be on the device. The truncation forces them to it."""
     ops: FileOps
     latest: tuple[int, int] | None = None
     """The largest timestamp before the cut, and its offset; None if it was not read yet."""
@@ -64,6 +68,14 @@ class TruncationPlan:
     def is_quick(self) -> bool:
         """Return whether `read` takes so little time that it may be called on the event loop."""
         return sum(part.end - part.position for part in (self.last, *self.replayed)) <= QUICK_BYTES
+
+    @property
+    def is_flushed(self) -> bool:
+        """Return whether the event loop may force the file that is cut to the device.
+
+        Else a worker should flush the log up to the cut before.
+        """
+        return self.unflushed_bytes <= QUICK_SYNC_BYTES
 
     @property
     def is_read(self) -> bool:
@@ -94,6 +106,7 @@ def plan(
     offsets: LogOffsets,
     producers: ProducerStateManager,
     truncations: int,
+    recovery_point: int,
     offset: int,
     now_ms: int,
     ops: FileOps,
@@ -110,6 +123,7 @@ def plan(
     cut = find_cut(kept[-1], offset)
     _check_aborted(kept, ops)
     path, end = kept[-1].path(names.LOG), cut.end_offset
+    flushed = kept[-1].offset_index.lookup(recovery_point)[1] if recovery_point > kept[-1].base_offset else 0
     state = producers.as_of(min(offsets.start, end), end, now_ms)
     replayed: list[Part] = []
     if producers.producers or state.producers:
@@ -121,7 +135,8 @@ def plan(
         ]
     # Else the log has no producer to know of, so the headers of a whole segment need not be read.
     last = Part(path, cut.unknown_from, cut.position)
-    return TruncationPlan(kept, cut, offsets.start, truncations, state, last, replayed, ops)
+    unflushed = max(cut.position - flushed, 0)
+    return TruncationPlan(kept, cut, offsets.start, truncations, state, last, replayed, unflushed, ops)
 
 
 def _check_aborted(kept: list[Segment], ops: FileOps) -> None:

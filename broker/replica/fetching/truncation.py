@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from broker.config.protocol_version import Feature, ProtocolVersion
+from broker.log.log import Log
 from broker.log.truncation_plan import TruncationPlan
 from broker.net.links.link import Link
 from broker.replica.divergence import UNDEFINED
@@ -193,7 +194,7 @@ class LogTruncation:
             self._delay(following, following.trouble)
 
     async def _truncate_to(self, following: Following, offset: int, *, done: bool, why: str) -> None:
-        """Truncate a log. A worker reads what is long to read before, and any role may change meanwhile.
+        """Truncate a log. A worker reads, and flushes, what takes long before, and any role may change meanwhile.
 
         The recovery points are written before the worker begins: logs that are truncated already may have another
         leader before it has ended.
@@ -204,12 +205,12 @@ class LogTruncation:
                 return
             with self._holding():
                 planned = log.plan_truncation(offset, now_ms=now_ms())
-            if planned is not None and not planned.is_quick:
+            if planned is not None and not (planned.is_quick and planned.is_flushed):
                 await self.lower_recovery_points()
                 if not self._is_followed(following):
                     return
                 try:
-                    await workers.run(planned.read)
+                    await workers.run(_prepare, log, planned)
                 except OSError:
                     # The directory may have another name by now. If not, reading it once more tells what is wrong.
                     planned = None
@@ -217,7 +218,9 @@ class LogTruncation:
                     return
             self._truncate_now(following, offset, planned, done=done, why=why)
         except KafkaStorageError as error:
-            self._delay(following, f"the log cannot be truncated: {error}")
+            # A flush fails, too, if the log was deleted meanwhile.
+            if self._is_followed(following):
+                self._delay(following, f"the log cannot be truncated: {error}")
         except CorruptMessageError as error:
             self._fail(following, error)
         except Exception as error:
@@ -330,3 +333,21 @@ class LogTruncation:
             raise error_for(ErrorCode.of(found.error_code))
         offset: int = found.offset if version > 0 else found.old_style_offsets[0]
         return offset
+
+
+def _prepare(log: Log, planned: TruncationPlan) -> None:
+    """Read and flush what a truncation would have to wait for. On a worker's thread.
+
+    Raises:
+        KafkaStorageError: the log is offline.
+        OSError: a file cannot be read.
+    """
+    if not planned.is_flushed:
+        try:
+            log.flush(planned.cut.offset)
+        except KafkaStorageError:
+            # Indexes for which the disk has no room are no reason to wait: the truncation makes room.
+            if log.offline is not None:
+                raise
+    if not planned.is_quick:
+        planned.read()

@@ -152,6 +152,22 @@ def test_a_plan_that_a_worker_has_read_is_what_the_log_says_itself(
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize(("recovery_point", "offset", "unflushed"), [(0, 15, 15), (10, 15, 5), (15, 10, 0)])
+def test_a_plan_tells_what_of_the_file_is_not_on_the_device(
+    tmp_path: Path, recovery_point: int, offset: int, unflushed: int
+) -> None:
+    log = open_log(tmp_path, LogConfig(index_interval_bytes=1))
+    for _ in range(recovery_point):
+        log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
+    log.flush()
+    while log.log_end_offset < 20:
+        log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
+    plan = log.plan_truncation(offset, now_ms=NOW)
+    assert plan is not None
+    assert plan.unflushed_bytes == unflushed * len(batch())
+    assert plan.is_flushed
+
+
 def test_a_plan_is_made_anew_for_a_log_that_was_truncated_since(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for sequence in range(20):

@@ -25,6 +25,7 @@ from broker.replica.fetching.fetcher import Fetcher, FetchSettings
 from broker.replica.fetching.following import Following
 from broker.replica.fetching.truncation import LogTruncation
 from broker.replica.partition import Partition
+from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.protocol.messages.fetch import EpochEndOffset
 from kafkalog.storage import names
 from kafkalog.storage.checkpoints import parse_offsets
@@ -177,6 +178,75 @@ def test_a_worker_reads_while_the_log_is_whole(tmp_path: Path, monkeypatch: pyte
         assert (log.log_end_offset, each.offset, each.truncating) == (1, 1, False)
         assert threading.main_thread() not in reading.threads
         assert len(reading.threads) == 1
+
+    with_broker(tmp_path, work)
+
+
+class Flushing:
+    """The flushes of logs, each of which goes on when `act` has returned."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+        self.calls: list[tuple[threading.Thread, int | None]] = []
+        usual = Log.flush
+
+        def flush(log: Log, upto: int | None = None) -> None:
+            self.calls.append((threading.current_thread(), upto))
+            act()
+            usual(log, upto)
+
+        patch.setattr(truncation_plan, "QUICK_SYNC_BYTES", 0)
+        patch.setattr(Log, "flush", flush)
+
+
+def no_room() -> None:
+    raise KafkaStorageError("No room for index entries")
+
+
+@pytest.mark.parametrize("act", [lambda: None, no_room], ids=["flushed", "a full disk"])
+def test_a_worker_flushes_what_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    """A truncation forces the file that it cuts to the device: that may be all that was appended in half a minute."""
+
+    async def work(broker: InProcess) -> None:
+        each = await followed(broker, "a")
+        log = each.partition.log
+        broker.assign(each.partition, leader=0, leader_epoch=2, replicas=(0, LEADER), isr=(0, LEADER))
+        for _ in range(3):
+            log.append_batch(memoryview(batch([b"x"])), leader_epoch=2, now_ms=0)
+        broker.assign(each.partition, leader=LEADER, leader_epoch=3, replicas=(0, LEADER), isr=(0, LEADER))
+        each = Following(each.partition, each.partition.leader_epoch, 5, UNDEFINED, truncating=True)
+        flushing = Flushing(monkeypatch, act)
+        await truncation_of(broker).truncate([each])
+        assert (log.log_end_offset, each.offset, each.truncating) == (5, 5, False)
+        ((thread, upto),) = flushing.calls
+        assert thread is not threading.main_thread()
+        assert upto == 5
+
+    with_broker(tmp_path, work)
+
+
+def test_a_log_that_is_deleted_while_it_is_flushed_is_not_truncated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_flushing, go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        is_flushing.set()
+        assert go_on.wait(60)
+
+    async def work(broker: InProcess) -> None:
+        each = await followed(broker, "a")
+        for _ in range(2):
+            each.partition.log.append_batch(memoryview(batch([b"x"])), leader_epoch=1, now_ms=0)
+        each.offset = 4
+        Flushing(monkeypatch, wait)
+        task = asyncio.create_task(truncation_of(broker).truncate([each]))
+        await broker.until(is_flushing.is_set, "the worker flushes")
+        broker.server.replicas.stop_partition("a", 0)
+        broker.server.logs.delete("a", 0)
+        go_on.set()
+        await task
+        assert each.partition.log.log_end_offset == 5
+        assert broker.server.logs.offline_dirs == []
 
     with_broker(tmp_path, work)
 
