@@ -100,12 +100,14 @@ def _last_headers(segments: list[Segment], end: int, size: int) -> list[BatchHea
             break
         part: list[BatchHeader] = []
         parts.append(part)
+        # The indexes of a log in use may have entries that are not in the file, or not on the device.
+        was_used = segment.indexes.offset is not None or segment.indexes.time is not None
         try:
             _read(segment, end, size, part)
         except RecordsError as error:
             logger.info("%s: some batches of producers are not looked up: %s", segment.path(names.LOG), error)
         finally:
-            if segment is not segments[-1]:
+            if segment is not segments[-1] and not was_used:
                 segment.release()
         size -= sum(header.size for header in part) if part else segment.size
     return [header for part in reversed(parts) for header in part]

@@ -15,7 +15,7 @@ from broker.log.producer_state.producer_entry import SEQUENCE_MASK, BatchMetadat
 from broker.log.recovery import producer_recall
 from kafkalog.protocol.errors import OutOfOrderSequenceNumberError
 from kafkalog.storage import names
-from tests.broker.log.support import NOW, batch, open_log, temporary_directory
+from tests.broker.log.support import NOW, FaultyOps, batch, open_log, temporary_directory
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=1, segment_index_bytes=1200, file_delete_delay_ms=0)
 LARGE = LogConfig(index_interval_bytes=100)
@@ -50,6 +50,21 @@ def test_the_last_five_batches_are_known_after_a_restart(tmp_path: Path, config:
     with pytest.raises(OutOfOrderSequenceNumberError):
         produce(again, 34)
     assert produce(again, 40) == 40
+
+
+def test_the_indexes_of_a_segment_that_a_truncation_has_read_are_forced_to_the_device(tmp_path: Path) -> None:
+    """The recovery point vouches for them, and only a crash before it has them built anew."""
+    ops = FaultyOps()
+    log = open_log(tmp_path, CONFIG, ops=ops)
+    for sequence in range(40):
+        produce(log, sequence)
+    closed, last = log.segments[-2:]
+    paths = {closed.path(kind) for kind in (names.LOG, names.INDEX, names.TIME_INDEX)}
+    log.truncate_to(last.base_offset + 1, now_ms=NOW)
+    ops.calls.clear()
+    log.flush()
+    assert log.recovery_point > last.base_offset
+    assert paths <= {path for call, path in ops.calls if call == "fsync"}
 
 
 STEPS = st.lists(
