@@ -24,7 +24,7 @@ from broker.controller.decisions.planning import (
 )
 from broker.controller.topic_execution import DeletionListeners, LoneExecution, TopicExecution
 from broker.metadata.cache import MetadataCache
-from broker.metadata.model import ClusterState, TopicState
+from broker.metadata.model import ClusterState, MetadataError, TopicState
 from broker.metadata.operations import AddPartitions, CreateTopic, DeleteTopic
 from broker.metadata.store import Decision, MetadataStore
 from broker.replica.manager import ReplicaManager
@@ -286,6 +286,6 @@ class TopicController:
     async def _commit(self, decide: Decision) -> ClusterState:
         try:
             return await self._store.commit(decide)
-        except OSError as error:
+        except (OSError, MetadataError) as error:
             logger.error("the registry cannot be stored: %s", error)
             raise KafkaStorageError(f"The cluster's registry cannot be stored: {error}") from error

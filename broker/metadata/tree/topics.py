@@ -7,6 +7,7 @@ has it, for the next decision.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,7 @@ from broker.metadata.operations import AddPartitions, CreateTopic, DeleteTopic
 from broker.metadata.tree.entities import TOPICS
 from broker.metadata.tree.session import LOST, Session
 from broker.metadata.znodes import configs, paths
+from broker.metadata.znodes.json_node import ZnodeError
 from broker.metadata.znodes.topics import Assignment, TopicNode, decode_topic, encode_topic
 from broker.zookeeper.interface import (
     BadVersionError,
@@ -35,6 +37,8 @@ from broker.zookeeper.interface import (
     Operation,
     SetData,
 )
+
+logger = logging.getLogger(__name__)
 
 TopicOperation = CreateTopic | AddPartitions | DeleteTopic
 
@@ -79,7 +83,7 @@ class TopicWriter:
         Raises:
             PolicyViolationError: a node would be too large for ZooKeeper.
             OSError: there was no connection for too long.
-            ZnodeError: the topic's node is damaged.
+            ZnodeError: the node of a topic to change or delete is damaged.
         """
         if isinstance(operation, CreateTopic):
             return await self._create(view, operation.topic)
@@ -190,7 +194,12 @@ class TopicWriter:
 
     async def _found(self, view: View, name: str) -> bool:
         node = await self._get(paths.topic(name))
-        view.topics[name] = None if node is None else _topic(name, node.data)
+        try:
+            view.topics[name] = None if node is None else _topic(name, node.data)
+        except ZnodeError as error:
+            # It exists, whatever it is. Other topics can be created all the same.
+            logger.error("%s", error)
+            view.topics[name] = TopicState(name, NO_TOPIC_ID, ())
         return False
 
     async def _get(self, path: str) -> Node | None:

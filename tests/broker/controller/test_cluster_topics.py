@@ -35,6 +35,7 @@ from kafkalog.protocol.errors import (
     CoordinatorNotAvailableError,
     InvalidReplicationFactorError,
     InvalidTopicError,
+    KafkaStorageError,
     PolicyViolationError,
     ReassignmentInProgressError,
     RequestTimedOutError,
@@ -237,6 +238,32 @@ def test_a_topic_that_zookeeper_would_not_take_is_refused_alone(tmp_path: Path) 
         assert await member.zookeeper.children(paths.TOPICS) == ["small"]
 
     in_cluster(tmp_path, scenario, max_bytes=8_000)
+
+
+def test_a_topic_whose_node_is_damaged_keeps_no_other_from_being_created(tmp_path: Path) -> None:
+    async def scenario(member: Member) -> None:
+        await member.zookeeper.create(paths.topic("damaged"), b"{")
+        wanted = [NewTopic("damaged", 1, 1), NewTopic("words", 1, 1)]
+        made = await member.topics.create(wanted, wait_ms=0)
+        assert isinstance(made["damaged"], TopicAlreadyExistsError)
+        assert isinstance(made["words"], RequestTimedOutError), "the controller has not acted yet"
+        node = await member.zookeeper.get(paths.topic("words"))
+        assert node is not None
+
+    in_cluster(tmp_path, scenario)
+
+
+def test_a_topic_whose_node_is_damaged_is_not_changed(tmp_path: Path) -> None:
+    async def scenario(member: Member) -> None:
+        await member.topics.create([NewTopic("words", 1, 1)], wait_ms=0)
+        await member.tell()
+        await member.zookeeper.set(paths.topic("words"), b"{")
+        with pytest.raises(KafkaStorageError, match="/brokers/topics/words"):
+            await member.topics.grow("words", 2, None, wait_ms=0)
+        found = await member.topics.delete(["words"], wait_ms=0)
+        assert isinstance(found["words"], KafkaStorageError)
+
+    in_cluster(tmp_path, scenario)
 
 
 def test_the_topic_of_a_coordinator_waits_for_as_many_brokers_as_it_has_replicas(
