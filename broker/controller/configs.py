@@ -27,6 +27,7 @@ from broker.replica.manager import ReplicaManager
 from kafkalog.protocol.errors import (
     InvalidConfigError,
     InvalidRequestError,
+    KafkaError,
     KafkaStorageError,
     UnknownTopicOrPartitionError,
 )
@@ -320,6 +321,11 @@ class ConfigController:
                 await self._store.commit(decide if is_last else partial(_unless_changed, seen, _valid(outcomes)))
             except _ChangedError:
                 continue
+            except KafkaError as error:
+                if len(_valid(outcomes)) > 1:
+                    # The store refuses one of them, perhaps: its node would be too large.
+                    return [(await self.alter([each], validate_only=False))[0] for each in changes]
+                return [each if isinstance(each, Exception) else error for each in outcomes]
             except OSError as error:
                 failure = KafkaStorageError(f"The cluster's registry cannot be stored: {error}")
                 return [each if isinstance(each, Exception) else failure for each in outcomes]

@@ -137,9 +137,10 @@ class QuotaController:
         self._committing |= addresses
         try:
             await self._store.commit(lambda state: _altered(state, valid))
-        except OSError as error:
+        except (OSError, KafkaError) as error:
+            text = f"The cluster's registry cannot be stored: {error}"
             for number, _ in valid.values():
-                results[number] = KafkaStorageError(f"The cluster's registry cannot be stored: {error}")
+                results[number] = error if isinstance(error, KafkaError) else KafkaStorageError(text)
             return results
         finally:
             for host in addresses:
