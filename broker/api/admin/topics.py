@@ -154,6 +154,15 @@ async def handle_delete_topics(request: Request) -> None:
     if request.version >= NAMED_BY_ID_VERSION:
         by_id = broker.metadata.names_by_id()
         async for topic in request.each(message.topics):
+            if topic.name is not None and topic.topic_id != NO_TOPIC_ID:
+                # They may be of different topics. (Kafka's `ControllerApis.deleteTopics`)
+                both = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+                both.error_code, both.error_message = (
+                    ErrorCode.INVALID_REQUEST,
+                    "Name a topic, or its id, but not both.",
+                )
+                results.append(both)
+                continue
             name = topic.name if topic.name is not None else by_id.get(topic.topic_id)
             if name is None:
                 unknown = ErrorCode.UNKNOWN_TOPIC_ID

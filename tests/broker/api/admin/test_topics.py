@@ -1,10 +1,11 @@
-"""Test what is told of new topics."""
+"""Test what is told of new topics, and which are deleted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -12,8 +13,9 @@ from broker.api.admin import topics
 from broker.controller.topics import TopicController
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.broker.coordinator.support import Stored
-from tests.broker.serving import Serving
+from tests.broker.serving import TOPIC_ID, Serving
 
 TOPIC_CONFIG, DEFAULT_CONFIG = 1, 5
 
@@ -58,3 +60,12 @@ def test_a_topic_that_is_deleted_at_once_was_created(serving: Serving, monkeypat
     (result,) = serving.run(serving.ask(creation("words"), 7)).topics
     check(result)
     assert result.topic_id.int != 0
+
+
+@pytest.mark.parametrize("topic_id", [TOPIC_ID, UUID(int=99)])
+def test_a_topic_is_named_by_its_name_or_its_id(serving: Serving, topic_id: UUID) -> None:
+    """The id may be that of a former topic of the name."""
+    named = [DeleteTopicState(name="t", topic_id=topic_id)]
+    (result,) = serving.run(serving.ask(DeleteTopicsRequest(topics=named), 6)).responses
+    assert (result.name, result.topic_id, result.error_code) == ("t", topic_id, ErrorCode.INVALID_REQUEST)
+    assert serving.broker.topics.state("t") is not None
