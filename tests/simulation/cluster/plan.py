@@ -11,8 +11,8 @@ PACES = (1.0, 2.0, 4.0, 4.0, 4.0, 4.0, 8.0, 8.0, 8.0, 8.0)
 Traffic is most of what a schedule costs, and faults are what finds defects: with pauses that are four times as long
 seeds find planted defects as often, in less than half of the time.
 """
-CHOICES = 3
-"""The number of kinds of choices that a seed makes: 1 without a pace, 2 without what `Plan` marks as the third kind.
+CHOICES = 4
+"""The number of kinds of choices that a seed makes: 1 without a pace, 2 and 3 without what `Plan` marks as later kinds.
 
 With fewer of them a seed does what it did before the later ones came.
 """
@@ -55,6 +55,9 @@ class Plan:
         deletes_records: whether an administrator deletes records.
         cuts_controller: whether single brokers lose their ways to the controller.
         admin_pace: how much longer the administrator pauses.
+        retains: whether a topic keeps so many bytes, a choice of the fourth kind as all that follow.
+        moves_logs: whether the administrator moves logs between the directories of a broker.
+        adds_partitions: whether the administrator adds partitions to topics.
     """
 
     brokers: int
@@ -73,6 +76,9 @@ class Plan:
     deletes_records: bool = False
     cuts_controller: bool = False
     admin_pace: float = 1.0
+    retains: bool = False
+    moves_logs: bool = False
+    adds_partitions: bool = False
 
     @classmethod
     def of(cls, seed: int, chance: random.Random, choices: int = CHOICES) -> Plan:
@@ -98,7 +104,7 @@ class Plan:
         if choices < 3:
             return plan
         more = random.Random(f"third {seed}")
-        return replace(
+        plan = replace(
             plan,
             admin_pace=more.choice((1.0, 2.0, pace)),
             fault_share=more.choice((1.0, 1.0, 0.6, 0.4)),
@@ -106,6 +112,15 @@ class Plan:
             # A loss of power may forget records below the start of a log.
             deletes_records=not plan.loses_power and more.random() < 0.4,
             cuts_controller=more.random() < 0.4,
+        )
+        if choices < 4:
+            return plan
+        more = random.Random(f"fourth {seed}")
+        return replace(
+            plan,
+            retains=plan.deletes_records and more.random() < 0.5,
+            moves_logs=more.random() < 0.4,
+            adds_partitions=more.random() < 0.5,
         )
 
     def settings(self, protocol: str) -> dict[str, str]:

@@ -83,14 +83,14 @@ def _replace(where: object, name: str, by: object) -> None:
 
 
 DEFECTS = {
-    "followers do not truncate": Defect(_never_truncate, "I2", 6),
+    "followers do not truncate": Defect(_never_truncate, "I2", 4),
     "leaders acknowledge too early": Defect(_acknowledge_alone, "I6", 0),
     "leaders ignore min.insync.replicas": Defect(_ignore_min_insync, "I10", 1),
     "leaders out of the ISR": Defect(_elect_anybody, "elected out of the ISR", 1),
     "leaders go on after a loss of power": Defect(_ignore_restarts, "I1", 16),
-    "coordinators take over no offsets": Defect(_take_over_no_offsets, "I9", 0),
-    "coordinators take over no transactions": Defect(_take_over_no_transactions, "I9", 0),
-    "followers keep what leaders delete": Defect(_keep_what_is_deleted, "has deleted records", 5),
+    "coordinators take over no offsets": Defect(_take_over_no_offsets, "I9", 3),
+    "coordinators take over no transactions": Defect(_take_over_no_transactions, "I9", 12),
+    "followers keep what leaders delete": Defect(_keep_what_is_deleted, "has deleted records", 2),
 }
 
 

@@ -145,6 +145,8 @@ class Cluster:
             self.plan.factor,
             self.ended,
             self._deletable if self.plan.deletes_records else None,
+            {each.number: each.disk.directories for each in self.machines} if self.plan.moves_logs else {},
+            adds_partitions=self.plan.adds_partitions,
         )
         self.producers = [
             Producer(self._client("once"), plain, ACKS_ALL, self.ended, is_idempotent=True),
@@ -162,7 +164,8 @@ class Cluster:
                 isolation,
                 self.ended,
                 self._is_excused,
-                self.invariants.asked,
+                self.invariants.latest_start,
+                self.invariants.starts,
             )
             for isolation in range(2)
         ]
@@ -219,6 +222,8 @@ class Cluster:
             "transactions": sum(len(each.committed) for each in self.transactors),
             "reassigned": self.administrator.reassigned,
             "deleted": self.administrator.deleted,
+            "moved": self.administrator.moved,
+            "starts": sum(self.invariants.starts.values()),
         }
         return outcome
 
@@ -268,6 +273,9 @@ class Cluster:
     async def _make_topics(self) -> None:
         for topic in dict.fromkeys(topic for topic, _ in self.partitions):
             config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"} if topic == LOOSE else {}
+            if topic == DATA and self.plan.retains:
+                config = {"retention.bytes": "1024", "segment.bytes": "512"}
+                self.invariants.retained.add(DATA)
             await self.administrator.create(topic, PARTITIONS, config)
 
     async def _on(self, client: Client, work: Any) -> None:

@@ -52,6 +52,8 @@ class Invariants:
         forgotten: what was promised and is no longer.
         elections: how many leaders were elected.
         asked: the offsets before which an administrator has asked to delete records.
+        retained: the topics that keep so many bytes.
+        starts: the latest offsets at which the log of any replica was seen to begin.
     """
 
     def __init__(
@@ -72,6 +74,8 @@ class Invariants:
         self.forgotten: list[Forgotten] = []
         self.elections = 0
         self.asked: dict[PartitionKey, int] = {}
+        self.retained: set[str] = set()
+        self.starts: dict[PartitionKey, int] = {}
         self._committed: dict[str, Committed] = {}
         self._leaders: dict[tuple[str, int], int] = {}
         self._high_watermarks: dict[tuple[str, int, Partition], tuple[int, int]] = {}
@@ -109,6 +113,11 @@ class Invariants:
         offset = chance.randint(min(self.asked.get(key, 0), end), end)
         self.asked[key] = max(offset, self.asked.get(key, 0))
         return offset
+
+    def latest_start(self, key: PartitionKey) -> int:
+        """Return the latest offset at which the logs of a partition may begin."""
+        retained = self.committed(self.states.identity(key)).end if key[0] in self.retained else 0
+        return max(retained, self.asked.get(key, 0))
 
     # Losses of power
 
@@ -188,7 +197,6 @@ class Invariants:
                 identity = self.states.identity(key)
                 if self._is_unchanged(machine.number, partition, state, identity):
                     continue
-                self._check_start(machine.number, partition)
                 chain = self.chains.look(machine.number, partition.log, identity, self.committed(identity))
                 if chain.end < partition.log.log_end_offset:
                     # It cannot be read; what is wrong with it is among the contradictions, but for a failed disk.
@@ -199,6 +207,7 @@ class Invariants:
         for machine, partition, state, chain, identity in found:
             self._look_at_leader(machine.number, partition, state, chain, identity)
         for machine, partition, state, chain, identity in found:
+            self._check_start(machine.number, partition)
             if machine.number in state.isr:
                 self._look_at_member(machine.number, partition, state, chain, identity)
         if self.chains.contradictions:
@@ -225,11 +234,10 @@ class Invariants:
         return [each for each in machine.server.replicas if each.log.offline is None]
 
     def _check_start(self, number: int, partition: Partition) -> None:
-        start, asked = partition.log.log_start_offset, self.asked.get(partition.key, 0)
-        if start > asked:
-            self.report(
-                f"{partition.key} begins at {start} on {number}, and deletion was asked for before {asked} (I11)"
-            )
+        key, start, latest = partition.key, partition.log.log_start_offset, self.latest_start(partition.key)
+        self.starts[key] = max(start, self.starts.get(key, 0))
+        if start > latest:
+            self.report(f"{key} begins at {start} on {number}, and may begin at {latest} at most (I11)")
 
     def _look_at_leader(self, number: int, partition: Partition, state: StateNode, chain: Chain, identity: str) -> None:
         leading = partition.leading

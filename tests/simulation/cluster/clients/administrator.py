@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from kafkalog.protocol.errors import ErrorCode
@@ -12,6 +13,12 @@ from kafkalog.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from kafkalog.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from kafkalog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkalog.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -38,9 +45,11 @@ class Administrator:
         partitions: what is reassigned.
         factor: the number of replicas.
         deletable: chooses a partition, and an offset before which its records are deleted; None for no deletion.
+        directories: the log directories of brokers between which logs are moved; none for no moves.
+        adds_partitions: whether partitions are added to the short-lived topics.
 
     Attributes:
-        reassigned, deleted: how often replicas were reassigned, and records deleted.
+        reassigned, deleted, moved: how often replicas were reassigned, records deleted, and logs moved.
     """
 
     def __init__(
@@ -49,20 +58,29 @@ class Administrator:
         partitions: list[PartitionKey],
         factor: int,
         ended: asyncio.Event,
-        deletable: Callable[[], tuple[PartitionKey, int]] | None = None,
+        deletable: Callable[[], tuple[PartitionKey, int]] | None,
+        directories: Mapping[int, Sequence[Path]],
+        *,
+        adds_partitions: bool,
     ) -> None:
         self.client = client
         self._partitions = partitions
         self._factor = factor
         self._ended = ended
         self._deletable = deletable
-        self.reassigned = self.deleted = 0
+        self._directories = directories
+        self._adds_partitions = adds_partitions
+        self.reassigned = self.deleted = self.moved = 0
 
     async def work(self) -> None:
         """Administer until the end."""
         deeds = [self._create, self._create, self._delete, self._reassign, self._reassign, self._cancel, self._elect]
         if self._deletable is not None:
             deeds += [self._delete_records] * 3
+        if self._directories:
+            deeds += [self._move] * 3
+        if self._adds_partitions:
+            deeds += [self._add_partitions]
         while not self._ended.is_set():
             await self.client.pause(15 * PAUSE_S)
             try:
@@ -104,6 +122,23 @@ class Administrator:
         for index in range(2):
             self.client.forget_leader((name, index))
         await self._ask_controller(DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS), 5)
+
+    async def _add_partitions(self) -> None:
+        topic = CreatePartitionsTopic(
+            name=self._short_lived(), count=self.client.chance.randint(2, 4), assignments=None
+        )
+        await self._ask_controller(CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 3)
+
+    async def _move(self) -> None:
+        """Move the log of a partition to a directory of the broker that may have it already."""
+        name, index = self.client.chance.choice(self._partitions)
+        broker = self.client.chance.choice(list(self._directories))
+        path = str(self.client.chance.choice(self._directories[broker]))
+        topic = AlterReplicaLogDirTopic(name=name, partitions=[index])
+        request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[topic])])
+        answer = await self.client.ask(broker, request, 2)
+        check(answer.results[0].partitions[0].error_code)
+        self.moved += 1
 
     async def _delete_records(self) -> None:
         assert self._deletable is not None

@@ -26,7 +26,8 @@ class Consumer:
         partitions: what it reads.
         isolation: 0 for all records, 1 for committed ones.
         is_excused: whether what a partition has from an offset on may have been taken back.
-        deleted: the offsets before which records may have been deleted.
+        latest_start: returns the latest offset at which a partition may begin.
+        starts: the latest offsets at which partitions were seen to begin.
     """
 
     def __init__(
@@ -36,13 +37,15 @@ class Consumer:
         isolation: int,
         ended: asyncio.Event,
         is_excused: Callable[[PartitionKey, int], bool],
-        deleted: Mapping[PartitionKey, int],
+        latest_start: Callable[[PartitionKey], int],
+        starts: Mapping[PartitionKey, int],
     ) -> None:
         self.client = client
         self._isolation = isolation
         self._ended = ended
         self._is_excused = is_excused
-        self._deleted = deleted
+        self._latest_start = latest_start
+        self._starts = starts
         self._positions = dict.fromkeys(partitions, 0)
         self._aborted: dict[PartitionKey, set[int]] = {key: set() for key in partitions}
         self._seen: dict[tuple[PartitionKey, int], int] = {}
@@ -66,9 +69,8 @@ class Consumer:
             await self.client.pause(2 * PAUSE_S)
 
     def _begin_anew(self, key: PartitionKey) -> None:
-        start = self._deleted.get(key, 0)
-        if self._positions[key] < start:
-            self._positions[key] = start
+        if self._positions[key] < self._latest_start(key):
+            self._positions[key] = max(self._positions[key], self._starts.get(key, 0))
             return
         if not self._is_excused(key, self._positions[key] - 1):
             self.client.history.complaints.append(
