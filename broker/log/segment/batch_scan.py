@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from kafkalog.records.batch import MAGIC, MAGIC_AT, BatchHeader
+from kafkalog.records.errors import CorruptRecordError
 from kafkalog.storage import batch_walk
 
 
@@ -54,9 +55,16 @@ def headers(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader
 
 
 def last_end(fd: int, position: int, end: int, base_offset: int) -> tuple[int, int]:
-    """Return position and offset after the last whole batch; `position` and `base_offset` if there is none."""
+    """Return position and offset after the last whole batch; `position` and `base_offset` if there is none.
+
+    Raises:
+        CorruptRecordError: a batch is no batch, or states offsets from before those of an earlier one. No checksum
+            covers its base offset.
+    """
     following = base_offset
     for at, header in headers(fd, position, end):
+        if header.last_offset < following:
+            raise CorruptRecordError(f"offset {header.last_offset} at position {at} does not follow {following - 1}")
         position, following = at + header.size, header.next_offset
     return position, following
 

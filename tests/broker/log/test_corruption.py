@@ -293,6 +293,23 @@ def test_a_scan_of_a_log_that_is_truncated_meanwhile_is_given_up(tmp_path: Path)
 # -- the largest timestamp -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("wrong", [-1, 0, 7], ids=["negative", "before the log", "before the batch"])
+def test_a_wrong_offset_of_the_last_batch_removes_no_other(tmp_path: Path, wrong: int) -> None:
+    """After a clean stop the last batch tells where the log ends: before its start, there would be nothing to keep."""
+    log = open_log(tmp_path)
+    for _ in range(10):
+        log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
+    path = Path(log.active_segment.path(names.LOG))
+    log.close()
+    data = bytearray(path.read_bytes())
+    last = len(data) // 10 * 9
+    data[last : last + 8] = wrong.to_bytes(8, "big", signed=True)
+    path.write_bytes(data)
+    log = open_log(tmp_path, clean=True, log_start_offset=5)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 9)
+    assert [each.base_offset for each in stored(log)] == [5, 6, 7, 8]
+
+
 def test_an_offset_from_before_the_segment_is_damage_of_the_log(tmp_path: Path) -> None:
     """No checksum covers base offsets, so only a rebuild of the indexes may find that one is wrong."""
     config = LogConfig(segment_bytes=4000, index_interval_bytes=100)

@@ -110,6 +110,17 @@ def test_damage_before_the_cut_removes_nothing(tmp_path: Path, at: int) -> None:
     log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
 
 
+def test_a_wrong_offset_before_the_cut_removes_nothing(tmp_path: Path) -> None:
+    """The log would end at an offset that it never had. No checksum covers the offset."""
+    log = open_log(tmp_path)
+    for _ in range(20):
+        log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
+    damage(Path(log.active_segment.path(names.LOG)), 9 * len(batch()), b"\xff")
+    with pytest.raises(CorruptMessageError, match="does not follow 8"):
+        log.truncate_to(10, now_ms=NOW)
+    assert (log.log_end_offset, log.offline) == (20, None)
+
+
 def test_producers_are_as_before_where_a_truncation_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for sequence in range(20):
