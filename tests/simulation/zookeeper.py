@@ -68,6 +68,8 @@ class SimulatedEnsemble:
     Attributes:
         transaction: the number of the last change.
         longest_session: the longest time-out that is granted to a session, in seconds.
+        listeners_first: whether a session tells its listeners of a lost connection before its requests fail, as the
+            client of ZooKeeper does.
         on_commit: called after each transaction with its operations and the session that it came from.
     """
 
@@ -76,6 +78,7 @@ class SimulatedEnsemble:
         self.chance = chance
         self.transaction = 0
         self.longest_session = float("inf")
+        self.listeners_first = True
         self._entries = {"/": _Entry(Node(b"", Stat(0, 0, 0, NO_OWNER)))}
         self.on_commit: Callable[[Sequence[Operation], int], None] = lambda operations, session_id: None
         self._sessions: dict[int, SimulatedSession] = {}
@@ -281,10 +284,13 @@ class SimulatedSession:
         self._connection += 1
         self._watches = _Watches()
         self.silence()
+        if self._ensemble.listeners_first:
+            self._report(SessionState.SUSPENDED)
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_exception(ConnectionLossError("the connection is lost"))
-        self._report(SessionState.SUSPENDED)
+        if not self._ensemble.listeners_first:
+            self._report(SessionState.SUSPENDED)
 
     def reconnect(self) -> None:
         """Connect again: in the same session, or in a new one if that has expired."""

@@ -88,6 +88,8 @@ class Cluster:
         self.kernel = self.world.loop("kernel")
         self.network = SimulatedNetwork(self.kernel, random.Random(chance.getrandbits(64)))
         self.ensemble = SimulatedEnsemble(self.kernel, random.Random(chance.getrandbits(64)))
+        # As the client of ZooKeeper does. Seeds of before expect the reverse.
+        self.ensemble.listeners_first = choices >= 4
         self.machines = [
             Machine(
                 self.world,
