@@ -170,3 +170,9 @@ class RemoteKeys:
                 if failures == 1:
                     text = "%s: the keys at %s cannot be fetched, and the known ones stay in force: %s"
                     logger.error(text, self.name, self.shown, error)
+            except Exception:
+                # Without the next fetch, all tokens would be refused once the server has other keys.
+                failures += 1
+                if failures == 1:
+                    text = "%s: the keys at %s cannot be fetched, and the known ones stay in force"
+                    logger.exception(text, self.name, self.shown)

@@ -72,11 +72,15 @@ def request(
         response, location = _once(method, target, body, headers, tls, connect_timeout, read_timeout)
         if location is None:
             return response
-        url = urljoin(url, location)
-        moved = urlsplit(url)
+        try:
+            url = urljoin(url, location)
+            moved = urlsplit(url)
+            shown = _shown(moved)
+        except ValueError:
+            raise HttpError(f"HTTP {response.status} leads to what is no URL", is_temporary=False) from None
         if response.status not in _KEEP_METHOD or (moved.scheme, moved.netloc) != (origin.scheme, origin.netloc):
             raise HttpError(
-                f"HTTP {response.status} leads to {_shown(moved)}, where the credentials are not sent",
+                f"HTTP {response.status} leads to {shown}, where the credentials are not sent",
                 is_temporary=False,
             )
     raise HttpError(f"more than {MAX_REDIRECTS} redirects", is_temporary=False)

@@ -15,6 +15,7 @@ from broker.config.definition import ConfigError
 from broker.security.sasl.oauth import fetching
 from broker.security.sasl.oauth.fetching import Refreshing, RemoteKeys
 from broker.security.sasl.oauth.jwt import TokenError, parse_jwt
+from broker.security.sasl.oauth.keys import PublicKey
 from broker.system.workers import ThreadWorkers
 from tests.broker.security.sasl.oauth.signing import key_set, make_key, sign
 
@@ -28,10 +29,12 @@ class Server(ThreadingHTTPServer):
 
     Attributes:
         answer: the status and the body that it answers.
+        location: where a redirect leads.
         asked: how often it was asked.
     """
 
     answer: tuple[int, str]
+    location = "http://127.0.0.1:1/elsewhere"
     asked = 0
 
 
@@ -43,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.asked += 1
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
-        self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+        self.send_header("Location", self.server.location)
         self.end_headers()
         self.wfile.write(body.encode())
 
@@ -139,6 +142,39 @@ def test_a_server_that_fails_later_leaves_the_known_keys(server: Server, caplog:
 
     run(keys, scenario)
     assert caplog.text.count("cannot be fetched, and the known ones stay in force") == 1
+
+
+def test_a_redirect_to_what_is_no_url_does_not_end_the_fetches(server: Server) -> None:
+    keys = RemoteKeys(url(server), NAME, Refreshing(interval_s=0.01, backoff_s=0.01, backoff_max_s=0.01))
+
+    async def scenario() -> None:
+        server.location, server.answer = "http://[elsewhere", (307, "")
+        before = server.asked
+        await until(lambda: server.asked >= before + 3)
+        assert accepts(keys, OF_OLD)
+
+    run(keys, scenario)
+
+
+def test_what_nobody_has_foreseen_does_not_end_the_fetches(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = RemoteKeys(url(server), NAME, Refreshing(interval_s=0.01, backoff_s=0.01, backoff_max_s=0.01))
+
+    def fail(text: bytes) -> tuple[PublicKey, ...]:
+        raise ZeroDivisionError
+
+    async def scenario() -> None:
+        with monkeypatch.context() as broken:
+            broken.setattr(fetching, "parse_keys", fail)
+            before = server.asked
+            await until(lambda: server.asked >= before + 3)
+        assert accepts(keys, OF_OLD)
+        server.answer = 200, key_set(NEW)
+        await until(lambda: accepts(keys, OF_NEW))
+
+    run(keys, scenario)
+    assert "ZeroDivisionError" in caplog.text
 
 
 @pytest.mark.parametrize("answer", [(500, ""), (200, "nonsense"), (302, ""), (200, "x" * 2_000_000)])

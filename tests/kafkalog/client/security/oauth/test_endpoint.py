@@ -221,6 +221,8 @@ REFUSALS = [
     (Reply(302, b"", (("Location", "https://elsewhere.example/a?b=c"),)), r"leads to https://elsewhere\.example/a,"),
     (Reply(307, b"", (("Location", "https://elsewhere.example/a"),)), r"leads to https://elsewhere\.example/a,"),
     (Reply(307, b"", (("Location", "/token"),)), "more than 3 redirects"),
+    (Reply(307, b"", (("Location", "http://[elsewhere"),)), "HTTP 307 leads to what is no URL"),
+    (Reply(307, b"", (("Location", "http://elsewhere.example:port/"),)), "HTTP 307 leads to what is no URL"),
 ]
 
 
