@@ -23,6 +23,7 @@ RIGHTS: dict[str, tuple[tuple[AclResourceType, AclOperation], ...]] = {
     **dict.fromkeys(("once", "all", "quick"), ((Kind.TOPIC, Op.WRITE),)),
     **{f"txn{number}": ((Kind.TOPIC, Op.WRITE), (Kind.TRANSACTIONAL_ID, Op.WRITE)) for number in range(2)},
     "group": ((Kind.GROUP, Op.READ), (Kind.TOPIC, Op.READ)),
+    **{f"member{number}": ((Kind.GROUP, Op.READ), (Kind.TOPIC, Op.READ)) for number in range(3)},
     **{f"reader{number}": ((Kind.TOPIC, Op.READ),) for number in range(2)},
 }
 """The rights of each host."""

@@ -58,6 +58,7 @@ class Plan:
         retains: whether a topic keeps so many bytes, a choice of the fourth kind as all that follow.
         moves_logs: whether the administrator moves logs between the directories of a broker.
         adds_partitions: whether the administrator adds partitions to topics.
+        has_members: whether consumers are members of a group.
     """
 
     brokers: int
@@ -79,6 +80,7 @@ class Plan:
     retains: bool = False
     moves_logs: bool = False
     adds_partitions: bool = False
+    has_members: bool = False
 
     @classmethod
     def of(cls, seed: int, chance: random.Random, choices: int = CHOICES) -> Plan:
@@ -121,6 +123,7 @@ class Plan:
             retains=plan.deletes_records and more.random() < 0.5,
             moves_logs=more.random() < 0.4,
             adds_partitions=more.random() < 0.5,
+            has_members=more.random() < 0.35,
         )
 
     def settings(self, protocol: str) -> dict[str, str]:

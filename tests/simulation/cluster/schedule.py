@@ -24,11 +24,12 @@ from broker.coordinator.state_topic import partition_of
 from broker.metadata.znodes import paths
 from tests.simulation.cluster.checks.invariants import Invariants
 from tests.simulation.cluster.checks.unexpected import UnexpectedErrors
-from tests.simulation.cluster.checks.verdict import Verdict, start_of, unrest, values_of
+from tests.simulation.cluster.checks.verdict import Verdict, seen_in_part, start_of, unrest, values_of
 from tests.simulation.cluster.clients.administrator import Administrator
-from tests.simulation.cluster.clients.client import FAILURES, Client
-from tests.simulation.cluster.clients.consumers import Consumer, read_committed
+from tests.simulation.cluster.clients.client import Client
+from tests.simulation.cluster.clients.consumers import Consumer, read_all_committed
 from tests.simulation.cluster.clients.history import ACKS_ALL, History, PartitionKey
+from tests.simulation.cluster.clients.members import TEAM, Member, Team
 from tests.simulation.cluster.clients.producers import Producer
 from tests.simulation.cluster.clients.transactions import Committer, Transactor
 from tests.simulation.cluster.faults import Faults
@@ -158,7 +159,12 @@ class Cluster:
         self.transactors = [
             Transactor(self._client(f"txn{number}"), MONEY, PARTITIONS, self.ended) for number in range(2)
         ]
-        self.committer = Committer(self._client("group"), DATA, self.ended, self._may_lack_offsets)
+        self.committer = Committer(self._client("group"), DATA, self.ended, self._may_lack("group"))
+        team = Team(DATA, PARTITIONS, self._may_lack(TEAM))
+        self.members = [
+            Member(self._client(f"member{number}", min(self.plan.pace, 2.0)), team, self.ended)
+            for number in range(3 if self.plan.has_members else 0)
+        ]
         self.consumers = [
             Consumer(
                 self._client(f"reader{isolation}"),
@@ -172,7 +178,11 @@ class Cluster:
             for isolation in range(2)
         ]
 
-    def _may_lack_offsets(self, number: int) -> bool:
+    def _may_lack(self, group: str) -> Callable[[int], bool]:
+        partition = OFFSETS, partition_of(group, int(SETTINGS["offsets.topic.num.partitions"]))
+        return lambda number: self._may_lack_offsets(partition, number)
+
+    def _may_lack_offsets(self, group: PartitionKey, number: int) -> bool:
         """Return whether a broker may answer that less was committed than what was acknowledged.
 
         The partition may have lost records. Or its leadership was moved away from the broker while that was registered,
@@ -180,7 +190,6 @@ class Cluster:
         Kafka it goes on until the order reaches it. A broker whose registration has ended answers nothing: its lease
         has ended before.
         """
-        group = (OFFSETS, partition_of("group", int(SETTINGS["offsets.topic.num.partitions"])))
         state = self.invariants.states.partitions.get(group)
         was_moved = state is not None and state.leader != number and self.ensemble.exists(paths.broker_id(number))
         return was_moved or self.invariants.has_forgotten(OFFSETS)
@@ -257,6 +266,8 @@ class Cluster:
         self._begin(self.committer.client, self.committer.work())
         for consumer in self.consumers:
             self._begin(consumer.client, consumer.work())
+        for member in self.members:
+            self._begin(member.client, member.work())
         self._begin(self.administrator.client, self.administrator.work())
         await self._until(self.faults.run(plan.seconds))
         await self._until(self.faults.heal())
@@ -336,6 +347,7 @@ class Cluster:
             *((each.client, each.send_one) for each in self.producers),
             *((each.client, each.transact_once) for each in self.transactors),
             (self.committer.client, self.committer.commit_once),
+            *((each.client, each.step) for each in self.members),
         ])  # fmt: skip
 
     async def _get_done(self, works: list[tuple[Client, Once]]) -> None:
@@ -373,36 +385,13 @@ class Cluster:
     async def _judge_transactions(self) -> list[str]:
         client = self.consumers[0].client
         seen: list[list[str]] = []
-
-        async def read() -> None:
-            for index in range(PARTITIONS):
-                end = self.kernel.time() + REST_S
-                values: list[str] | None = None
-                while values is None:
-                    try:
-                        values = await read_committed(client, (MONEY, index))
-                    except FAILURES:
-                        values = None
-                    if values is None:
-                        if self.kernel.time() > end:
-                            raise ScheduleFailedError
-                        await client.pause()
-                seen.append([value.partition("@")[0] for value in values])
-
         try:
-            await self._on(client, read())
-        except ScheduleFailedError:
+            await self._on(client, read_all_committed(client, MONEY, PARTITIONS, REST_S, seen))
+        except TimeoutError:
             return [f"a transaction of {MONEY} stays open (I9)"]
         committed = set.union(*(each.committed for each in self.transactors))
         unknown = set.union(*(each.unknown for each in self.transactors))
-        found = []
-        for index, values in enumerate(seen):
-            if not committed <= set(values) <= committed | unknown:
-                lacks, has = sorted(committed - set(values)), sorted(set(values) - committed - unknown)
-                found.append(f"{MONEY}-{index} lacks committed {lacks}, has aborted {has} (I9)")
-        if len({frozenset(values) for values in seen}) > 1:
-            found.append(f"transactions are seen in part (I9): {[sorted(set(seen[0]) ^ set(each)) for each in seen]}")
-        return found
+        return seen_in_part(MONEY, seen, committed, unknown)
 
 
 class ScheduleFailedError(Exception):

@@ -89,6 +89,18 @@ def values_of(machine: Machine, key: PartitionKey, start: int) -> dict[int, byte
     return found
 
 
+def seen_in_part(topic: str, seen: list[list[str]], committed: set[str], unknown: set[str]) -> list[str]:
+    """Return what is wrong with transactions that wrote the same values to all partitions; `seen` has them of each."""
+    found = []
+    for index, values in enumerate(seen):
+        if not committed <= set(values) <= committed | unknown:
+            lacks, has = sorted(committed - set(values)), sorted(set(values) - committed - unknown)
+            found.append(f"{topic}-{index} lacks committed {lacks}, has aborted {has} (I9)")
+    if len({frozenset(values) for values in seen}) > 1:
+        found.append(f"transactions are seen in part (I9): {[sorted(set(seen[0]) ^ set(each)) for each in seen]}")
+    return found
+
+
 class Verdict:
     """Compares what clients were told with the logs in the end.
 

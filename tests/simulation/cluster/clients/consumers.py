@@ -172,3 +172,26 @@ async def read_committed(client: Client, key: PartitionKey) -> list[str] | None:
         values += found
         offset = offset if following is None else following
     return [value.decode() for value in values]
+
+
+async def read_all_committed(
+    client: Client, topic: str, partitions: int, patience_s: float, seen: list[list[str]]
+) -> None:
+    """Add the values of committed transactions to `seen`, in a list for each partition.
+
+    Raises:
+        TimeoutError: a transaction of one of them stays open for too long.
+    """
+    for index in range(partitions):
+        end = client.loop.time() + patience_s
+        values: list[str] | None = None
+        while values is None:
+            try:
+                values = await read_committed(client, (topic, index))
+            except FAILURES:
+                values = None
+            if values is None:
+                if client.loop.time() > end:
+                    raise TimeoutError
+                await client.pause()
+        seen.append([value.partition("@")[0] for value in values])
