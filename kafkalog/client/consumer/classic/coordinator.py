@@ -296,5 +296,8 @@ class ClassicCoordinator(AbstractCoordinator):
         deadline = time.monotonic() + timeout
         self.heartbeat.stop(timeout)
         self.requests.close()
+        if self.requests.has_joined:
+            # Its thread closes it, after the request that may be under way there.
+            self._worker.submit(self.requests.disconnect)
         for worker in (self.commits.worker, self._worker):
             worker.stop(max(deadline - time.monotonic(), 0.1))

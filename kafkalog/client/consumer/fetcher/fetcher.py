@@ -128,6 +128,9 @@ class Fetcher(threading.Thread):
         self._leaders.interrupt()
         if self.ident is not None:
             self.join(timeout)
+        else:
+            # The thread closes it at its end, and there was none.
+            self._waker.close()
 
     # The thread
 

@@ -133,6 +133,11 @@ class GroupRequests:
             raise ConnectionFailedError("the consumer is being closed")
         return connection.request(request, timeout=patience)
 
+    @property
+    def has_joined(self) -> bool:
+        """Return whether there is a connection of JoinGroup and SyncGroup."""
+        return self._connection is not None
+
     def interrupt(self) -> None:
         """Make a JoinGroup or SyncGroup fail that is under way in another thread."""
         connection = self._connection
@@ -143,6 +148,12 @@ class GroupRequests:
         """Send nothing more. A request under way fails."""
         self._closed = True
         self.interrupt()
+
+    def disconnect(self) -> None:
+        """Close the connection of JoinGroup and SyncGroup. Only the thread that sends these may call it."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
     # Requests with prompt answers
 

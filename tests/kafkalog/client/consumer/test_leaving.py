@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
-from collections.abc import Collection
+import warnings
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -16,7 +18,16 @@ from kafkalog.client.consumer.classic.coordinator import ClassicCoordinator
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import FencedInstanceIdError
 from tests.kafkalog.client.consumer.conftest import OURS
-from tests.kafkalog.client.consumer.support import DEADLINE_S, Live, Noting, numbers, poll_until, take, values
+from tests.kafkalog.client.consumer.support import (
+    DEADLINE_S,
+    Kip848Live,
+    Live,
+    Noting,
+    numbers,
+    poll_until,
+    take,
+    values,
+)
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.parametrize("live", [OURS], indirect=True)]
@@ -175,3 +186,30 @@ def test_the_group_keeps_the_place_of_a_static_member_that_unsubscribes(live: Li
         consumer.subscribe([topic])
         poll_until([consumer], lambda: numbers(consumer) == [0, 1], "all partitions again")
         assert consumer.group_metadata().generation_id == generation
+
+
+def read_in_a_group(live: Live) -> Consumer:
+    topic = live.topic()
+    live.produce(topic, 0, values(5))
+    consumer = Consumer(live.properties(live.group()))
+    consumer.subscribe([topic])
+    take(consumer, 5)
+    return consumer
+
+
+USES: dict[str, Callable[[Live], Consumer]] = {
+    "nothing was read": lambda live: Consumer({"bootstrap.servers": live.address}),
+    "a classic group": read_in_a_group,
+    "a group of the consumer protocol": lambda live: read_in_a_group(Kip848Live(live.address)),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_a_closed_consumer_has_no_sockets(live: Live, use: Callable[[Live], Consumer]) -> None:
+    """Python warns of each socket that the garbage collector has to close."""
+    gc.collect()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        use(live).close()
+        gc.collect()
+    assert [str(each.message) for each in told if issubclass(each.category, ResourceWarning)] == []
