@@ -7,6 +7,7 @@ import asyncio
 from broker.cluster_links import Connect
 from broker.metadata.model import BrokerRegistration
 from broker.net.links.link import Link
+from broker.net.links.link_errors import LinkClosedError
 
 
 class BrokerLinks:
@@ -24,13 +25,17 @@ class BrokerLinks:
         self._purpose = purpose
         self._links: dict[int, tuple[BrokerRegistration, Link]] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     def to(self, broker: BrokerRegistration) -> Link:
         """Return the link to a broker.
 
         Raises:
-            LinkError: the broker has no listener for other brokers.
+            LinkError: the broker has no listener for other brokers, or the links were closed.
         """
+        if self._is_closed:
+            # Whoever fails by that, and tries again, would leave a connection behind.
+            raise LinkClosedError(f"the links for {self._purpose} were closed")
         known = self._links.get(broker.broker_id)
         if known is not None and known[0].endpoints == broker.endpoints:
             return known[1]
@@ -47,5 +52,6 @@ class BrokerLinks:
 
     async def close(self) -> None:
         """Close all links; requests that wait for answers fail."""
+        self._is_closed = True
         links, self._links = self._links, {}
         await asyncio.gather(*(link.close() for _, link in links.values()), *self._closing)

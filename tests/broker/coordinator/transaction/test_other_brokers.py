@@ -223,6 +223,22 @@ def test_markers_fail_while_the_leader_is_away_and_are_written_when_it_is_back(t
     in_cluster(tmp_path, scenario)
 
 
+def test_closing_makes_no_connection_for_markers_that_wait(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("t", 1)
+        cluster.lead("t", [2])
+        router = cluster.router()
+        # The second one waits for the answer to the first one.
+        writes = [router.write("t", 0, Marker(7, epoch, True, 5)) for epoch in range(2)]
+        while not cluster.requests:
+            await asyncio.sleep(0)
+        await router.close()
+        assert all(isinstance(error, Exception) for error in await asyncio.gather(*writes, return_exceptions=True))
+        assert cluster.connected == ["txn-markers"]
+
+    in_cluster(tmp_path, scenario)
+
+
 async def begin(host: SimulatedHost, *partitions: int) -> Producer:
     await host.ask(FindCoordinatorRequest(key=TXN, key_type=1), 3)
     while True:
