@@ -171,13 +171,14 @@ class ClusterController:
         """
         self._is_registered = False
         self._connection.end()
-        self._queue.clear()
         for task in (self._task, self._watching):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
         office = self._office
         self._leave()
+        # Only now no further request is queued.
+        self._queue.clear()
         if office is not None:
             await hand_over(self._zookeeper, office.epoch_version)
         await asyncio.gather(*self._closing, return_exceptions=True)

@@ -9,6 +9,8 @@ import pytest
 
 from broker.controller.cluster.succession import Succession
 from broker.controller.cluster_topics import ClusterExecution
+from broker.controller.decisions.elections import ElectionType
+from kafkalog.protocol.errors import NotControllerError
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.broker.controller.cluster.support import IDS, Cluster, play
 
@@ -58,6 +60,23 @@ def test_a_controller_stops_while_zookeeper_is_away(tmp_path: Path) -> None:
         await stopped_within(cluster, boss, 4 * SHUTDOWN_S)
         for number in sorted(cluster.running):
             await stopped_within(cluster, number, 4 * SHUTDOWN_S)
+
+    play(tmp_path, scenario, settings=SETTINGS)
+
+
+def test_a_request_that_comes_while_the_controller_stops_is_answered(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        boss = cluster.boss()
+        assert boss is not None
+        controller = cluster.hosts[boss].server.broker.controller
+        assert controller is not None
+        stopping = asyncio.ensure_future(controller.stop())
+        await asyncio.sleep(0)
+        assert controller.is_active
+        async with asyncio.timeout(SHUTDOWN_S):
+            with pytest.raises(NotControllerError):
+                await controller.elect_leaders(None, ElectionType.PREFERRED)
+        await stopping
 
     play(tmp_path, scenario, settings=SETTINGS)
 
