@@ -119,11 +119,12 @@ class KazooSession:
             AccessDeniedError: the login is refused.
         """
         loop = asyncio.get_running_loop()
-        opening = functools.partial(
-            open_client, address, session_timeout=session_timeout, connect_timeout=connect_timeout, security=security
-        )
+        opening = _Opening(address, session_timeout, connect_timeout, security)
         try:
-            client = await loop.run_in_executor(None, opening)
+            client = await loop.run_in_executor(None, opening.open)
+        except asyncio.CancelledError:
+            await loop.run_in_executor(None, opening.give_up)
+            raise
         except LoginRefusedError as error:
             raise AccessDeniedError(str(error)) from None
         except OpenError as error:
@@ -247,6 +248,45 @@ class KazooSession:
             calls, self._calls = self._calls, []
         for call, arguments in calls:
             self._loop.call_soon(call, *arguments)
+
+
+class _Opening:
+    """Opens a client on a thread, for somebody who may not wait for it any more when it is open."""
+
+    def __init__(self, address: str, session_timeout: float, connect_timeout: float, security: Security) -> None:
+        self._is_given_up = threading.Event()
+        self._lock = threading.Lock()
+        self._client: WithdrawingClient | None = None
+        self._open = functools.partial(
+            open_client,
+            address,
+            session_timeout=session_timeout,
+            connect_timeout=connect_timeout,
+            security=security,
+            is_given_up=self._is_given_up.is_set,
+        )
+
+    def open(self) -> WithdrawingClient:
+        """Return the client.
+
+        Raises:
+            OpenError: There is no session.
+        """
+        client = self._open()
+        with self._lock:
+            if not self._is_given_up.is_set():
+                self._client = client
+                return client
+        end_client(client)
+        raise OpenError("nobody waits for the session any more")
+
+    def give_up(self) -> None:
+        """Let `open` end soon, and end the session if it is open already."""
+        with self._lock:
+            self._is_given_up.set()
+            client = self._client
+        if client is not None:
+            end_client(client)
 
 
 def _settle(answer: asyncio.Future[Any], value: Any, error: ZooKeeperError | None) -> None:

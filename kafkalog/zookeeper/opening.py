@@ -35,6 +35,7 @@ def open_client(
     connect_timeout: float,
     security: Security = PLAIN,
     on_grant: Callable[[float], None] | None = None,
+    is_given_up: Callable[[], bool] = lambda: False,
 ) -> WithdrawingClient:
     """Open a session; blocks until it is there, or cannot come.
 
@@ -45,6 +46,7 @@ def open_client(
         security: What secures it.
         on_grant: Called on kazoo's thread with the time-out of the session in seconds, at each connection: what
             ZooKeeper grants, or `session_timeout` if that is less. `over_kazoo.granted_timeout` returns it, too.
+        is_given_up: Asked again and again; the attempts end once nobody waits for the session any more.
 
     Raises:
         OpenError: No server answers, or TLS cannot be spoken with it, or `address` is none.
@@ -63,7 +65,7 @@ def open_client(
         )
     except ValueError as error:
         raise OpenError(f"{address} is no address of a ZooKeeper: {error}") from None
-    refused = _start(client, handler, connect_timeout, is_alone="," not in address)
+    refused = _start(client, handler, connect_timeout, is_given_up, is_alone="," not in address)
     failure: str | None = handler.failure or "none was reached"
     if client.connected:
         failure = None if login is None else _failure_of_login(client, connect_timeout)
@@ -84,13 +86,16 @@ def end_client(client: KazooClient) -> None:
     client.close()
 
 
-def _start(client: KazooClient, handler: ConnectionHandler, seconds: float, *, is_alone: bool) -> threading.Event:
+def _start(
+    client: KazooClient, handler: ConnectionHandler, seconds: float, is_given_up: Callable[[], bool], *, is_alone: bool
+) -> threading.Event:
     """Start a client, and wait for its first connection, unless it cannot come.
 
     Args:
         client: The client.
         handler: Its handler.
         seconds: How long to wait.
+        is_given_up: Whether nobody waits for the connection any more.
         is_alone: Whether there is one server only, so that no other may answer.
 
     Returns:
@@ -107,7 +112,7 @@ def _start(client: KazooClient, handler: ConnectionHandler, seconds: float, *, i
     started = client.start_async()
     end = time.monotonic() + seconds
     while not started.wait(_LOOK_S) and time.monotonic() < end:
-        if refused.is_set() or (is_alone and handler.is_hopeless):
+        if refused.is_set() or is_given_up() or (is_alone and handler.is_hopeless):
             break
     return refused
 
