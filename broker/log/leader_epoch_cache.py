@@ -54,14 +54,23 @@ class LeaderEpochCache:
         """Return every `(epoch, start offset)`, oldest first."""
         return list(zip(self._epochs, self._starts, strict=True))
 
-    def assign(self, epoch: int, start_offset: int) -> None:
+    def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that `epoch` began at `start_offset`; do nothing for the current epoch.
+
+        Returns:
+            Whether a power failure may still undo that the file was replaced. The file of before lacks entries, which
+            recovery finds again in the batches behind the recovery point: the directory has to be forced to the device
+            before the recovery point moves up. Thousands of partitions get a new epoch when a broker fails, and each
+            fsync may take ten milliseconds.
 
         Raises:
             OSError: the file could not be written.
         """
-        if self._assign(epoch, start_offset) or self.dirty:
-            self.flush()
+        if not (self._assign(epoch, start_offset) or self.dirty):
+            return False
+        lacks_only = set(self._stored) <= set(self.entries())
+        self.flush(sync_dir=not lacks_only)
+        return lacks_only
 
     def announce(self, epoch: int, start_offset: int) -> None:
         """Note that `epoch`, which has no records yet, begins at `start_offset`.
@@ -153,14 +162,14 @@ class LeaderEpochCache:
         self._stored = stored
         self.dirty = stored != self.entries()
 
-    def flush(self) -> None:
-        """Write the checkpoint file.
+    def flush(self, *, sync_dir: bool = True) -> None:
+        """Write the checkpoint file, and force it to the device; its name, too, with `sync_dir`.
 
         Raises:
             OSError: it could not be written. The cache is right; it stays `dirty` until a write succeeds.
         """
         self.dirty = True
         entries = self.entries()
-        write_epochs(self._path, entries, self._ops)
+        write_epochs(self._path, entries, self._ops, sync_dir=sync_dir)
         self._stored = entries
         self.dirty = False

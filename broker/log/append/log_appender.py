@@ -130,7 +130,7 @@ class LogAppender:
                 self._roller.roll(first, now_ms)
             epochs = self._epochs
             if leader_epoch != epochs.latest_epoch or epochs.dirty:
-                epochs.assign(leader_epoch, first)
+                self._begin_epoch(leader_epoch, first)
             assign_offsets(records, 0, first, leader_epoch)
             self._segments.active.append(records, first, last, timestamp)
         except OSError as error:
@@ -169,7 +169,7 @@ class LogAppender:
                     self._roller.roll(self._next_segment_base(header), now_ms)
                 epochs = self._epochs
                 if leader_epoch != epochs.latest_epoch or epochs.dirty:
-                    epochs.assign(leader_epoch, base)
+                    self._begin_epoch(leader_epoch, base)
                 assign_offsets(mirrored.records, position, base, leader_epoch)
                 batch = mirrored.records[position : position + header.size]
                 self._segments.active.append(batch, base, last, header.max_timestamp)
@@ -179,6 +179,15 @@ class LogAppender:
         except OSError as error:
             raise self._errors.report("append to", error) from error
         return AppendInfo(first.base_offset, self._offsets.end - 1, latest, -1, self._offsets.start, False)
+
+    def _begin_epoch(self, epoch: int, offset: int) -> None:
+        """Note that a leader epoch has records from an offset on, if that is not known.
+
+        Raises:
+            OSError: the file of the leader epochs cannot be written.
+        """
+        if self._epochs.assign(epoch, offset):
+            self._flusher.names_unsynced = True
 
     def forget_epochs(self, magic: int) -> None:
         """Clear the leader epochs, because messages of v0 and v1 do not carry them.
@@ -258,7 +267,7 @@ class LogAppender:
         if first.magic < MAGIC:
             self.forget_epochs(first.magic)
         if first.partition_leader_epoch >= 0:
-            self._epochs.assign(first.partition_leader_epoch, first.base_offset)
+            self._begin_epoch(first.partition_leader_epoch, first.base_offset)
         active = self._segments.active
         shift = active.size - start
         active.write(records[start : at + last.size])

@@ -76,11 +76,16 @@ def read_epochs(path: str) -> list[tuple[int, int]]:
     return _read(path, checkpoints.parse_epochs, [])
 
 
-def write_epochs(path: str, epochs: Iterable[tuple[int, int]], ops: FileOps = OS, *, durably: bool = True) -> None:
-    """Write a leader-epoch checkpoint atomically; without `durably`, overwrite it and force nothing."""
+def write_epochs(
+    path: str, epochs: Iterable[tuple[int, int]], ops: FileOps = OS, *, durably: bool = True, sync_dir: bool = True
+) -> None:
+    """Write a leader-epoch checkpoint atomically; without `durably`, overwrite it and force nothing.
+
+    Without `sync_dir` a power failure may bring the file of before back.
+    """
     data = checkpoints.format_epochs(epochs)
     if durably:
-        write_file_atomically(ops, path, data)
+        write_file_atomically(ops, path, data, sync_dir=sync_dir)
         return
     fd = ops.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:

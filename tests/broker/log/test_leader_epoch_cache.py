@@ -87,6 +87,22 @@ def test_announcing_an_epoch_keeps_the_entries_of_records_on_the_device(
     assert LeaderEpochCache(path).entries() == [(2, 10), (4, 20), (7, 35), (9, 50)]
 
 
+def test_a_new_epoch_leaves_the_name_of_the_file_to_the_next_flush(tmp_path: Path) -> None:
+    """The file of before only lacks what recovery finds again; one with wrong entries must not come back."""
+    ops = FaultyOps()
+    path = str(tmp_path / "c")
+    cache = LeaderEpochCache(path, ops)
+    assert cache.assign(4, 0)
+    assert cache.assign(6, 10)
+    assert not cache.assign(6, 20), "nothing to write"
+    calls = [call for call, _ in ops.calls]
+    assert (calls.count("fsync"), calls.count("fsync_dir")) == (2, 0)
+    assert LeaderEpochCache(path).entries() == [(4, 0), (6, 10)]
+    cache.truncate_from_end(10, write=False)
+    assert not cache.assign(7, 10)
+    assert [call for call, _ in ops.calls].count("fsync_dir") == 1
+
+
 def test_an_unreadable_checkpoint_counts_as_empty(tmp_path: Path) -> None:
     (tmp_path / "c").write_text("0\n5\n1 1\n")
     assert LeaderEpochCache(str(tmp_path / "c")).entries() == []
