@@ -282,9 +282,10 @@ class FetchReading:
         if self._is_from_follower:
             partition.check_follower(self._replica, state.leader_epoch)
         log_end = partition.log.log_end_offset
+        only_leader = self._is_from_follower or self.request.version < FOLLOWERS_SINCE
         diverged = None
         if state.fetched_epoch >= 0:
-            partition.check_leader_epoch(state.leader_epoch)
+            partition.check_leader_epoch(state.leader_epoch, only_leader=only_leader)
             diverged = partition.divergence(state.fetched_epoch, state.fetch_offset)
         if diverged is not None:
             self._diverged = True
@@ -306,7 +307,7 @@ class FetchReading:
                 self.isolation,
                 state.leader_epoch,
                 min_one=min_one,
-                only_leader=self._is_from_follower or self.request.version < FOLLOWERS_SINCE,
+                only_leader=only_leader,
             )
         data.high_watermark = partition.high_watermark
         data.last_stable_offset = partition.last_stable_offset

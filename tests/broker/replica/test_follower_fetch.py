@@ -191,6 +191,20 @@ def test_a_follower_that_diverged_is_told_where(tmp_path: Path) -> None:
     with_broker(tmp_path, work)
 
 
+def test_a_consumer_that_reads_from_a_follower_may_name_the_epoch_of_its_last_record(tmp_path: Path) -> None:
+    async def work(broker: InProcess) -> None:
+        partition = await broker.create_topic("t")
+        broker.assign(partition, leader=FOLLOWER, leader_epoch=2, replicas=(0, FOLLOWER), isr=(0, FOLLOWER))
+        assert partition.append_as_follower(memoryview(batch([b"a", b"b"], leader_epoch=2)), 2, 2, 0) is not None
+        wire = await broker.connect()
+        read = await fetched(wire, request(1, 2, replica=-1, last_fetched_epoch=2))
+        assert (read.error_code, read.diverging_epoch.epoch, len(read.records) > 0) == (0, -1, True)
+        diverged = await fetched(wire, request(5, 2, replica=-1, last_fetched_epoch=2))
+        assert (diverged.diverging_epoch.epoch, diverged.diverging_epoch.end_offset) == (2, 2)
+
+    with_broker(tmp_path, work)
+
+
 def test_a_follower_joins_the_isr_when_the_controller_confirms_it(tmp_path: Path) -> None:
     async def work(broker: InProcess) -> None:
         partition, follower = await replicated(broker, (0,))
