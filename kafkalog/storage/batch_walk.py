@@ -164,6 +164,8 @@ def verified_batches(read_into: ReadInto, position: int, end: int) -> Iterator[t
             if position + at + size > end:
                 raise CorruptRecordError(f"batch at position {position + at} is cut off")
             if at + size > have:
+                if have < want:
+                    raise CorruptRecordError(f"batch at position {position + at} is cut off")
                 if at == 0:
                     buffer = bytearray(size)
                 break

@@ -70,6 +70,17 @@ def test_a_flipped_bit_is_found_where_checksums_are_verified(values: list[int], 
     assert found == starts[:spoiled]
 
 
+@given(sizes, st.data())
+def test_a_file_that_became_shorter_than_said_is_corrupt(sizes: list[int], draw: st.DataObject) -> None:
+    data, starts = log_of(sizes)
+    left = draw.draw(st.integers(0, len(data) - 1))
+    found: list[int] = []
+    batches = batch_walk.verified_batches(reading_into(data[:left]), 0, len(data))
+    with pytest.raises(CorruptRecordError):
+        found.extend(at for at, _, _ in batches)
+    assert found == [start for start, end in zip(starts, [*starts[1:], len(data)], strict=True) if end <= left]
+
+
 @given(st.binary(max_size=300), st.integers(0, 50), st.integers(0, 200))
 def test_a_walk_over_anything_ends(data: bytes, offset: int, verified: int) -> None:
     last = -1
