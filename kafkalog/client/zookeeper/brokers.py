@@ -20,7 +20,7 @@ def find_brokers(zookeeper: str, protocol: str = "PLAINTEXT", security: Security
 
     Raises:
         ConnectionLossError, AccessDeniedError: As `ZooKeeperSession`.
-        ZooKeeperError: No broker is registered there, or none has such a listener.
+        ZooKeeperError: No broker is registered there, none has such a listener, or one has no address.
     """
     with ZooKeeperSession(zookeeper, connect_timeout=CONNECT_S, security=security) as session:
         return in_session(session, protocol)
@@ -30,7 +30,7 @@ def in_session(session: ZooKeeperSession, protocol: str) -> str:
     """Do as `find_brokers` does, in a session that is open.
 
     Raises:
-        ZooKeeperError: No broker is registered there, or none has such a listener.
+        ZooKeeperError: No broker is registered there, none has such a listener, or one has no address.
     """
     registrations = session.run(nodes.read_brokers())
     if not registrations:

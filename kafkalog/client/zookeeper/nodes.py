@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from kafkalog.client.config import addresses
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.types import TopicPartition
 from kafkalog.client.zookeeper.steps import Children, Read, Steps, ZooKeeperError
@@ -148,12 +149,21 @@ def _endpoint(uri: str, protocols: dict[str, str]) -> Endpoint:
 
 
 def bootstrap_servers(registrations: Iterable[Iterable[Endpoint]], protocol: str) -> str:
-    """Return `bootstrap.servers` of the listeners with a security protocol; empty where no broker has one."""
+    """Return `bootstrap.servers` of the listeners with a security protocol; empty where no broker has one.
+
+    Raises:
+        MalformedNodeError: A listener is at no address that a client could connect to.
+    """
     found = []
     for endpoints in registrations:
         for each in endpoints:
             if each.protocol == protocol:
-                found.append(f"[{each.host}]:{each.port}" if ":" in each.host else f"{each.host}:{each.port}")
+                address = f"[{each.host}]:{each.port}" if ":" in each.host else f"{each.host}:{each.port}"
+                try:
+                    addresses(address)
+                except ConfigError as error:
+                    raise MalformedNodeError(f"a broker's registration in ZooKeeper ({BROKER_IDS}): {error}") from None
+                found.append(address)
                 break
     return ",".join(found)
 
