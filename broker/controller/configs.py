@@ -351,7 +351,7 @@ class ConfigController:
         try:
             await self.stores.check(self.effective(apply(state, [outcome])))
         except ConfigError as error:
-            return InvalidConfigError(str(error))
+            return InvalidRequestError(str(error))
         return outcome
 
     def _checked_one(self, state: ClusterState, change: ResourceChange) -> SetConfig:
@@ -359,8 +359,9 @@ class ConfigController:
 
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.
-            InvalidConfigError: a key is unknown, or cannot have that value.
-            InvalidRequestError: the name is not this broker's, or a group's name is empty.
+            InvalidConfigError: a key of a topic or group is unknown, or cannot have that value.
+            InvalidRequestError: a group's name is empty; the name is not this broker's; or a key of a broker cannot be
+                changed, or cannot have that value.
         """
         kind, name = change.kind, change.name
         try:
@@ -390,14 +391,16 @@ class ConfigController:
                 config = change.make(state.group_config.get(name, {}))
                 parse_group_config(config, self.effective(state).__getitem__)
         except ConfigError as error:
-            raise InvalidConfigError(str(error)) from error
+            # Kafka answers the two kinds differently (`ConfigAdminManager.validateBrokerConfigChange`).
+            refusal = InvalidRequestError if kind is ResourceKind.BROKER else InvalidConfigError
+            raise refusal(str(error)) from error
         return SetConfig(kind.resource, name, config)
 
     def _check_cleaner(self, state: ClusterState, name: str, config: dict[str, str]) -> None:
         changed = apply(state, [SetConfig(ConfigResource.BROKER, name, config)])
         fault = self.effective(state).cleaner_config().fault_of_change(self.effective(changed).cleaner_config())
         if fault is not None:
-            raise InvalidConfigError(fault)
+            raise InvalidRequestError(fault)
 
     def _check_broker(self, name: str) -> None:
         if name != str(self._broker_id):
@@ -456,7 +459,7 @@ def _check_dynamic(config: Mapping[str, str]) -> None:
 
     Raises:
         InvalidRequestError: a key cannot be changed while the broker runs.
-        InvalidConfigError: a value does not fit its key.
+        ConfigError: a value does not fit its key.
     """
     for name, text in config.items():
         key = SERVER_CONFIG.get(name)
@@ -465,10 +468,7 @@ def _check_dynamic(config: Mapping[str, str]) -> None:
         if key is None:
             # Kept without effect, as in Kafka, because it may belong to a plugin.
             continue
-        try:
-            key.parse(text)
-        except ConfigError as error:
-            raise InvalidConfigError(str(error)) from error
+        key.parse(text)
 
 
 def _unset(layer: tuple[str, str | None, Source]) -> bool:

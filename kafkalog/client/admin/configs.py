@@ -209,7 +209,8 @@ class ConfigAdmin:
         further ones are logged.
 
         Raises:
-            InvalidConfigError: A key is unknown, or cannot have that value.
+            InvalidConfigError: A key is unknown, or a topic's key cannot have that value.
+            InvalidRequestError: A broker's key cannot have that value.
             ClientTimeoutError: A broker does not answer in time. Errors of resources before are logged, and those that
                 come after are not changed.
             KafkaError: The broker reports another error.

@@ -9,7 +9,7 @@ import pytest
 from broker.controller.alterations import Alteration, Op
 from broker.controller.configs import ResourceChange, ResourceKind
 from broker.metadata.operations import SetConfig
-from kafkalog.protocol.errors import InvalidConfigError, InvalidRequestError
+from kafkalog.protocol.errors import InvalidRequestError
 from tests.broker.controller.two_brokers import BROKER, TOPIC, Two, run
 
 
@@ -36,7 +36,7 @@ def test_stored_keys_that_cannot_be_changed_here_block_no_other_change(tmp_path:
         assert kept() == {**stored, "log.retention.ms": "8"}
         for name, value, error in (
             ("background.threads", "4", InvalidRequestError),
-            ("log.roll.ms", "never", InvalidConfigError),
+            ("log.roll.ms", "never", InvalidRequestError),
         ):
             setting = Alteration(name, Op.SET, value)
             assert isinstance(await alter(configs.alteration(ResourceKind.BROKER, "0", [setting])), error)

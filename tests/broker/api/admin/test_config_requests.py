@@ -1,4 +1,4 @@
-"""Tests of requests about configurations that name a resource twice, or many resources."""
+"""Tests of requests about configurations: resources named twice, many of them, and errors that depend on the kind."""
 
 from __future__ import annotations
 
@@ -115,3 +115,22 @@ def test_a_resource_that_is_asked_for_twice_is_described_once(wire: Any, topic: 
             for key in ("retention.ms", "retention.bytes", "no.such")]  # fmt: skip
     (result,) = exchange(wire, DescribeConfigsRequest(resources=keys), 4).results
     assert {config.name for config in result.configs} == {"retention.ms", "retention.bytes"}
+
+
+@pytest.mark.parametrize("made", [incremental, whole], ids=["incremental", "whole"])
+def test_a_value_that_does_not_fit_is_another_error_for_brokers_than_for_topics(
+    wire: Any, topic: str, made: Any
+) -> None:
+    for key, value in (
+        ("log.retention.ms", "x"),
+        ("log.cleaner.threads", "50"),
+        ("max.connections.per.ip", "-1"),
+        ("leader.replication.throttled.rate", "-5"),
+    ):
+        (result,) = exchange(wire, *made([(BROKER, "0", key, value)])).responses
+        assert result.error_code == ErrorCode.INVALID_REQUEST, key
+        assert result.error_message
+    (result,) = exchange(wire, *made([(BROKER, "", "min.insync.replicas", "0")])).responses
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+    (result,) = exchange(wire, *made([(TOPIC, topic, "retention.ms", "x")])).responses
+    assert result.error_code == ErrorCode.INVALID_CONFIG

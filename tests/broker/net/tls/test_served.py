@@ -250,7 +250,7 @@ def test_another_store_is_used_without_a_restart(tmp_path: Path) -> None:
         assert await alter(broker, KEYSTORE, other) == (0, "")
         assert await shown(broker) == "other"
         code, why = await alter(broker, KEYSTORE, "/no/such")
-        assert (code, "cannot be read" in why, KEYSTORE in why) == (ErrorCode.INVALID_CONFIG, True, True)
+        assert (code, "cannot be read" in why, KEYSTORE in why) == (ErrorCode.INVALID_REQUEST, True, True)
         for key, name, expected in (
             ("ssl.keystore.location", "0", "Cannot update these configs dynamically"),
             ("listener.name.ssl.ssl.keystore.password", "0", "Cannot update these configs dynamically"),
