@@ -150,8 +150,10 @@ class ConfigController:
         It is no error, because kafka-configs describes a topic before it alters it.
 
         Raises:
+            InvalidRequestError: the name is empty.
             UnknownTopicOrPartitionError: there is no such topic.
         """
+        _check_topic(name)
         topic = self._cache.image.topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartitionError
@@ -360,12 +362,13 @@ class ConfigController:
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.
             InvalidConfigError: a key of a topic or group is unknown, or cannot have that value.
-            InvalidRequestError: a group's name is empty; the name is not this broker's; or a key of a broker cannot be
-                changed, or cannot have that value.
+            InvalidRequestError: the name of a topic or group is empty; the name is not this broker's; or a key of a
+                broker cannot be changed, or cannot have that value.
         """
         kind, name = change.kind, change.name
         try:
             if kind is ResourceKind.TOPIC:
+                _check_topic(name)
                 topic = state.topics.get(name)
                 if topic is None:
                     raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
@@ -438,6 +441,11 @@ def _check_repair(topic: str, present: Mapping[str, str], config: dict[str, str]
 
 def _no_default(key: ConfigKey) -> str | None:
     return None
+
+
+def _check_topic(name: str) -> None:
+    if not name:
+        raise InvalidRequestError("Default topic resources are not allowed.")
 
 
 def _check_group(name: str) -> None:

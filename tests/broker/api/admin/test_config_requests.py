@@ -17,6 +17,7 @@ from tests.support.wire import create_topic, exchange
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 ONCE = "Each resource must appear at most once."
+NO_DEFAULT = "Default topic resources are not allowed."
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
 
 
@@ -134,3 +135,12 @@ def test_a_value_that_does_not_fit_is_another_error_for_brokers_than_for_topics(
     assert result.error_code == ErrorCode.INVALID_REQUEST
     (result,) = exchange(wire, *made([(TOPIC, topic, "retention.ms", "x")])).responses
     assert result.error_code == ErrorCode.INVALID_CONFIG
+
+
+def test_no_topic_has_the_empty_name(wire: Any) -> None:
+    for made in (incremental, whole):
+        (result,) = exchange(wire, *made([(TOPIC, "", "retention.ms", "1")])).responses
+        assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, NO_DEFAULT)
+    asked = DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=TOPIC, resource_name="")])
+    (described,) = exchange(wire, asked, 4).results
+    assert (described.error_code, described.error_message) == (ErrorCode.INVALID_REQUEST, NO_DEFAULT)
