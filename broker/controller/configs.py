@@ -214,7 +214,8 @@ class ConfigController:
         for key in (*SERVER_CONFIG, *of_listeners, *unknown):
             synonyms = self._server_layers(key, state)
             _, value, source = synonyms[0]
-            result.append(Described(key, value, source, key.update is Update.READ_ONLY, tuple(synonyms)))
+            shown = tuple(layer for layer in synonyms if not _unset(layer))
+            result.append(Described(key, value, source, key.update is Update.READ_ONLY, shown))
         return result
 
     def describe_group(self, name: str) -> list[Described]:

@@ -144,3 +144,15 @@ def test_no_topic_has_the_empty_name(wire: Any) -> None:
     asked = DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=TOPIC, resource_name="")])
     (described,) = exchange(wire, asked, 4).results
     assert (described.error_code, described.error_message) == (ErrorCode.INVALID_REQUEST, NO_DEFAULT)
+
+
+def test_a_default_that_is_none_is_no_synonym(wire: Any) -> None:
+    asked = DescribeConfigsResource(
+        resource_type=BROKER, resource_name="0", configuration_keys=["log.retention.ms", "log.retention.hours"]
+    )
+    (result,) = exchange(wire, DescribeConfigsRequest(resources=[asked], include_synonyms=True), 4).results
+    found = {config.name: config for config in result.configs}
+    assert (found["log.retention.ms"].value, found["log.retention.ms"].config_source) == (None, 5)
+    assert found["log.retention.ms"].synonyms == []
+    hours = [(synonym.name, synonym.value, synonym.source) for synonym in found["log.retention.hours"].synonyms]
+    assert hours == [("log.retention.hours", "168", 5)]
