@@ -18,6 +18,7 @@ from broker.config.server import SERVER_CONFIG, BrokerConfig, dynamic_fault, is_
 from broker.config.stored_topic import REPAIR, UNREADABLE, read_topic_config, removal_keys
 from broker.config.topic import TOPIC_CONFIG, parse_topic_config
 from broker.controller.alterations import Alteration, Op, altered, check_alterations
+from broker.controller.decisions.planning import check_topic_name
 from broker.controller.security.listener_stores import ListenerStores, changes_listener, check_no_listener
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import ClusterState
@@ -150,12 +151,12 @@ class ConfigController:
         It is no error, because kafka-configs describes a topic before it alters it.
 
         Raises:
-            InvalidRequestError: the name is empty.
+            InvalidTopicError: no topic can have that name.
             UnknownTopicOrPartitionError: there is no such topic.
         """
-        _check_topic(name)
         topic = self._cache.image.topics.get(name)
         if topic is None:
+            check_topic_name(name)
             raise UnknownTopicOrPartitionError
         return self.describe_overrides(topic.config)
 

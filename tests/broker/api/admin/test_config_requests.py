@@ -137,13 +137,15 @@ def test_a_value_that_does_not_fit_is_another_error_for_brokers_than_for_topics(
     assert result.error_code == ErrorCode.INVALID_CONFIG
 
 
-def test_no_topic_has_the_empty_name(wire: Any) -> None:
+def test_names_that_no_topic_can_have(wire: Any) -> None:
     for made in (incremental, whole):
         (result,) = exchange(wire, *made([(TOPIC, "", "retention.ms", "1")])).responses
         assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, NO_DEFAULT)
-    asked = DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=TOPIC, resource_name="")])
-    (described,) = exchange(wire, asked, 4).results
-    assert (described.error_code, described.error_message) == (ErrorCode.INVALID_REQUEST, NO_DEFAULT)
+    named = [
+        DescribeConfigsResource(resource_type=TOPIC, resource_name=name) for name in ("", "a/b", "x" * 250, "none")
+    ]
+    codes = [result.error_code for result in exchange(wire, DescribeConfigsRequest(resources=named), 4).results]
+    assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION] * 3 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 def test_a_default_that_is_none_is_no_synonym(wire: Any) -> None:
