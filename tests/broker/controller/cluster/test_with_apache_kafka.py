@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -27,6 +28,10 @@ REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 ELECT = "org.apache.kafka.tools.LeaderElectionCommand"
 
 
+SETTLED_S = 3.0
+"""A controller has taken over after so long."""
+
+
 class Judge:
     """A mixed cluster, Kafka's tools, and a client of ZooKeeper."""
 
@@ -48,12 +53,21 @@ class Judge:
             return -1
 
     def make_controller(self, wanted: int) -> None:
-        """Force elections until this broker wins, as operators do."""
+        """Force elections until this broker wins, as operators do.
+
+        Apache Kafka's controller looks at its own node a while after it has made it. If the node is gone by then, it
+        resigns, and no broker stands for election any more: each waits for a change of a node that there is not.
+        """
+        seen, since = -1, time.monotonic()
 
         def has_won() -> bool:
-            present = self.controller()
-            if present not in (-1, wanted):
+            nonlocal seen, since
+            present, now = self.controller(), time.monotonic()
+            if present != seen:
+                seen, since = present, now
+            if present not in (-1, wanted) and now >= since + SETTLED_S:
                 self._zookeeper.delete(paths.CONTROLLER)
+                seen = -1
             return present == wanted
 
         wait_until(has_won, f"{wanted} is the controller")
