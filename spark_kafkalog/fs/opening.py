@@ -15,6 +15,7 @@ from spark_kafkalog.fs.arrow import ArrowFiles
 from spark_kafkalog.fs.hdfs import HdfsFiles
 from spark_kafkalog.fs.interface import Files, FileSystem
 from spark_kafkalog.fs.local import LocalFiles
+from spark_kafkalog.fs.paths import with_authority
 from spark_kafkalog.process_cache import ProcessCache
 
 LOCAL: FileSystem = LocalFiles()
@@ -49,9 +50,7 @@ def open_files(to: str) -> tuple[Files, str]:
     Raises:
         UnsupportedUrlError: The target is of another kind.
     """
-    if to.startswith("hdfs:/") and not to.startswith("hdfs://"):
-        # Hadoop takes both forms without a host.
-        to = f"hdfs://{to.removeprefix('hdfs:')}"
+    to = with_authority(to)
     if "://" not in to and not to.startswith("file:"):
         if not to:
             raise UnsupportedUrlError("--to is empty; name a directory or hdfs://host:port/directory")

@@ -5,13 +5,18 @@ from __future__ import annotations
 from urllib.parse import unquote
 
 
+def with_authority(path: str) -> str:
+    """Return an `hdfs:` URL without a host in the form with two slashes. Hadoop takes both forms."""
+    if path.startswith("hdfs:/") and not path.startswith("hdfs://"):
+        return f"hdfs://{path.removeprefix('hdfs:')}"
+    return path
+
+
 def split(path: str) -> tuple[str, str]:
     """Split off scheme and authority (empty for a plain path). `?` and `#` are ordinary parts of the path."""
     if path.startswith("/"):
         return "", path
-    if path.startswith("hdfs:/") and not path.startswith("hdfs://"):
-        return "hdfs://", path.removeprefix("hdfs:")
-    scheme, colons, rest = path.partition("://")
+    scheme, colons, rest = with_authority(path).partition("://")
     if colons:
         authority, slash, inside = rest.partition("/")
         return f"{scheme}://{authority}", slash + inside
