@@ -136,6 +136,12 @@ class ApiDispatcher:
             except ProtocolError as error:
                 connection.refuse(_unreadable(error))
                 decoded = None
+            except Exception as error:
+                # No memory for it, or no thread. The client would wait for its response until its time-out.
+                text = "closing connection from %s: its %s could not be decoded"
+                logger.error(text, connection.peer, api.key.name, exc_info=error)
+                connection.end()
+                decoded = None
             finally:
                 del frame
                 if not api.has_records:

@@ -172,6 +172,10 @@ class Connection:
         except (FrameError, BadRequestError) as error:
             self.refuse(error)
             return
+        except Exception:
+            # The client would wait for a response until its time-out.
+            logger.exception("closing connection from %s: its request could not be served", self.peer)
+            self.end()
         finally:
             writer.is_corked = False
         if not self.closed:

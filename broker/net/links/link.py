@@ -379,4 +379,9 @@ class Link:
         except asyncio.CancelledError:
             channel.fail(LinkClosedError(f"the link to {self.peer} was closed"))
             raise
+        except LinkError:
+            raise
+        except Exception as error:
+            channel.fail(LinkBrokenError(f"connecting to {self.peer} failed: {error!r}"))
+            raise
         return channel

@@ -94,6 +94,37 @@ def test_garbage_is_collected_while_a_large_request_waits() -> None:
     asyncio.run(main())
 
 
+def test_a_request_that_cannot_be_decoded_for_want_of_memory_ends_its_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Full(Lanes):
+        async def run(self, nbytes: int, work: Callable[[], Any]) -> Any:
+            raise MemoryError
+
+    async def main() -> None:
+        ended = asyncio.Event()
+        broker: Any = SimpleNamespace(
+            replicas=SimpleNamespace(counters=SimpleNamespace(requests=[])),
+            quotas=SimpleNamespace(request=SimpleNamespace(limited=False)),
+            collections=FullCollections(PROCESS_COLLECTOR),
+            lanes=Full(ThreadWorkers(1)),
+            member=None,
+            loop=asyncio.get_running_loop(),
+            runtime=SimpleNamespace(seconds=perf_counter),
+        )
+        dispatcher = ApiDispatcher(broker)
+        join = JoinGroupRequest(protocols=[JoinGroupRequestProtocol(name="range", metadata=bytes(70_000))])
+        connection: Any = SimpleNamespace(
+            keep_frame=lambda frame: frame, free_memory=_nothing, closed=False, peer="a client", end=ended.set
+        )
+        dispatcher.dispatch(connection, memoryview(encode_request(join, 3, 1, "c")[4:]))
+        await asyncio.wait_for(ended.wait(), DEADLINE_S)
+        await dispatcher.settle(DEADLINE_S)
+
+    asyncio.run(main())
+    assert "closing connection from a client: its JOIN_GROUP could not be decoded" in caplog.text
+
+
 def _nothing() -> None:
     pass
 

@@ -340,6 +340,22 @@ def test_a_client_that_leaves_a_slow_mechanism(room: Room) -> None:
     assert client.principal == ANONYMOUS
 
 
+def test_credentials_that_no_worker_can_check_end_the_connection(
+    room: Room, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(work: object, *args: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(room.workers, "run", fail)
+    client = room.client()
+    client.log_in("SLOW")
+    room.run()
+    assert client.closed
+    assert client.principal == ANONYMOUS
+    assert "closing connection from 10.0.0.1: its request could not be served" in caplog.text
+    assert len(room.unauthenticated) == 0
+
+
 # -- sessions that end
 
 

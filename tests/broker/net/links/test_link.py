@@ -406,6 +406,26 @@ def test_connections_are_opened_by_the_network_that_was_given() -> None:
         run(main())
 
 
+def test_a_connection_of_a_failed_handshake_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Channel] = []
+
+    async def fail(channel: Channel, workers: object) -> None:
+        opened.append(channel)
+        raise MemoryError
+
+    monkeypatch.setattr(Channel, "shake_hands", fail)
+    with ScriptedBroker({MetadataRequest: numbered()}) as server:
+
+        async def main() -> None:
+            asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+            async with linked(server.address) as link:
+                with pytest.raises(LinkBrokenError, match="MemoryError"):
+                    await link.request(MetadataRequest(topics=[]))
+                await asyncio.wait_for(asyncio.shield(opened[0].closed), DEADLINE_S)
+
+        run(main())
+
+
 # SASL
 
 
