@@ -104,7 +104,7 @@ class Completion:
         """
         self.under_way[machine] = None
         try:
-            if await self._mark_all(transactions, machine, is_current) and await self._store(
+            if await self._mark_surely(transactions, machine, is_current) and await self._store(
                 transactions, machine, change, is_current
             ):
                 machine.stored(change)
@@ -113,6 +113,22 @@ class Completion:
             logger.error("transactional id %s is left as it is: %s", machine.transactional_id, error)
         finally:
             self.under_way.pop(machine, None)
+
+    async def _mark_surely(
+        self, transactions: PartitionTransactions, machine: TransactionMachine, is_current: Callable[[], bool]
+    ) -> bool:
+        """Do what `_mark_all` does, and again after an error that nobody foresaw.
+
+        The producer begins no other transaction before this one is complete. A marker may be written twice.
+        """
+        while True:
+            try:
+                return await self._mark_all(transactions, machine, is_current)
+            except TransactionCoordinatorFencedError:
+                raise
+            except Exception:
+                logger.exception("transactional id %s: its markers are tried again", machine.transactional_id)
+                await asyncio.sleep(LAST_RETRY_SECONDS)
 
     async def _mark_all(
         self, transactions: PartitionTransactions, machine: TransactionMachine, is_current: Callable[[], bool]

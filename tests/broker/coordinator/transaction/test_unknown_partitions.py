@@ -63,13 +63,15 @@ class World:
         ([False, False], [PARTITION]),
         ([OSError("no connection"), ZooKeeperError("refused"), False], [PARTITION]),
         ([False, True], []),
+        ([RuntimeError("a mistake"), MemoryError(), False], [PARTITION]),
     ],
-    ids=["not told yet", "ZooKeeper is away", "deleted"],
+    ids=["not told yet", "ZooKeeper is away", "deleted", "errors that nobody foresaw"],
 )
 def test_a_partition_that_is_not_known(
     answers: list[bool | Exception], marked: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(completion, "FIRST_RETRY_SECONDS", 0)
+    monkeypatch.setattr(completion, "LAST_RETRY_SECONDS", 0)
     world = World(answers)
     asyncio.run(world.run())
     assert world.marked == marked
