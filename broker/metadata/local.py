@@ -21,7 +21,7 @@ from broker.log.files.file_ops import OS, FileOps, write_all
 from broker.metadata.json_form import from_json, to_json
 from broker.metadata.model import ClusterState, MetadataError, new_cluster_id
 from broker.metadata.operations import apply
-from broker.metadata.store import Decision, Listener
+from broker.metadata.store import Decision, Listener, tell
 from broker.system.workers import Workers
 
 logger = logging.getLogger(__name__)
@@ -131,8 +131,7 @@ class LocalStore:
             finally:
                 if self.state is not old:
                     # The state is in force even if the disk did not confirm it.
-                    for listener in self._listeners:
-                        listener(self.state, operations)
+                    tell(self._listeners, self.state, operations)
             return self.state
 
     def subscribe(self, listener: Listener) -> None:

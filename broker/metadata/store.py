@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from broker.metadata.model import ClusterState
 from broker.metadata.operations import Operation
+
+logger = logging.getLogger(__name__)
 
 Decision = Callable[[ClusterState], Sequence[Operation]]
 """A pure function from a state to the changes to make. It is called again if another change came first."""
@@ -39,3 +42,12 @@ class MetadataStore(Protocol):
 
     def subscribe(self, listener: Listener) -> None:
         """Call `listener` after each change, including the changes of other brokers."""
+
+
+def tell(listeners: Iterable[Listener], state: ClusterState, operations: Sequence[Operation]) -> None:
+    """Call listeners one after another. One that fails is logged: the change is made, and the others need it."""
+    for listener in listeners:
+        try:
+            listener(state, operations)
+        except Exception:
+            logger.exception("a change of the cluster's metadata is not taken up by %r", listener)

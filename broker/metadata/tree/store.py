@@ -32,7 +32,7 @@ from broker.metadata.operations import (
     TakeProducerIds,
     apply,
 )
-from broker.metadata.store import Decision, Listener
+from broker.metadata.store import Decision, Listener, tell
 from broker.metadata.tree.acls import AclTree
 from broker.metadata.tree.entities import TOPICS, NoNodeForError, changes, name_of, operations_for
 from broker.metadata.tree.notices import OF_CONFIGS, Notices
@@ -377,8 +377,7 @@ class ZooKeeperStore:
 
     def _replace(self, state: ClusterState, operations: Sequence[Operation]) -> None:
         self._state = replace(state, revision=self._state.revision + 1)
-        for listener in self._listeners:
-            listener(self._state, operations)
+        tell(self._listeners, self._state, operations)
 
 
 def _topic_of(operation: Operation) -> str | None:

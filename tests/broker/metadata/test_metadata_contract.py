@@ -111,6 +111,26 @@ def test_listeners_know_a_change_before_its_caller_does(make: Make, tmp_path: Pa
     run(work)
 
 
+def test_a_listener_that_fails_keeps_no_change_from_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        store = local(tmp_path)
+        told: list[Sequence[Operation]] = []
+
+        def fail(state: ClusterState, operations: Sequence[Operation]) -> None:
+            raise RuntimeError("a mistake")
+
+        store.subscribe(fail)
+        store.subscribe(lambda state, operations: told.append(operations))
+        operations = [CreateTopic(topic("a"))]
+        assert "a" in (await store.commit(lambda state: operations)).topics
+        assert told == [operations]
+        assert "a mistake" in caplog.text
+
+    run(work)
+
+
 def test_a_node_that_another_broker_changed_is_decided_upon_again() -> None:
     async def work() -> None:
         nodes = Nodes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -58,6 +59,23 @@ def test_credentials_of_users_reach_all_brokers_and_their_quotas_are_kept() -> N
         await two.commit(lambda state: [SetScramCredentials("alice & co", {})])
         await until(lambda: one.state.scram_credentials == {}, "they are deleted everywhere")
         assert await content(zookeeper, name) == damaged
+
+    run(scenario)
+
+
+def test_a_listener_that_fails_keeps_no_change_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(state: ClusterState, operations: Sequence[Operation]) -> None:
+        raise RuntimeError("a mistake")
+
+    async def scenario(world: World) -> None:
+        one, two = await world.store(1), await world.store(2)
+        told: list[Operation] = []
+        two.subscribe(fail)
+        two.subscribe(lambda state, operations: told.extend(operations))
+        change = SetClientQuota(ALICE, {"producer_byte_rate": 7.0})
+        await one.commit(lambda state: [change])
+        await until(lambda: told == [change], "the other broker's second listener knows")
+        assert "a mistake" in caplog.text
 
     run(scenario)
 
