@@ -9,12 +9,16 @@ only after the switch interval.
 from __future__ import annotations
 
 import logging
+import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from wsgiref.simple_server import WSGIServer
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
@@ -26,6 +30,10 @@ logger = logging.getLogger(__name__)
 
 SAMPLES_PER_TURN = 64
 TURN_SECONDS = 50e-6
+MOST_SCRAPES = 16
+"""The number of scrapes at the same time. Each has a thread; connections beyond them are closed."""
+SILENCE_SECONDS = 30
+"""A scraper that neither sends nor takes anything for so long is disconnected."""
 
 
 class MetricsEndpoint:
@@ -45,16 +53,17 @@ class MetricsEndpoint:
         registry = CollectorRegistry(auto_describe=True)
         ProcessCollector(registry=registry)
         registry.register(BrokerCollector(sources))
-        self._server: WSGIServer
-        self._thread: threading.Thread
         try:
-            self._server, self._thread = start_http_server(port, host or "0.0.0.0", registry)
+            self._server = _Server(host or "0.0.0.0", port)
         except OSError as error:
             raise ConfigError(
                 f"kafkalog.metrics.listener: cannot serve metrics on {address}: {error.strerror or error}. "
                 "Name another address or port"
             ) from error
-        self.port: int = self._server.server_address[1]
+        self._server.set_app(make_wsgi_app(registry))
+        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+        self.port: int = self._server.server_port
         logger.info("metrics are served on http://%s:%d/metrics", host or "0.0.0.0", self.port)
 
     def close(self) -> None:
@@ -62,6 +71,51 @@ class MetricsEndpoint:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = SILENCE_SECONDS
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Write no line for each scrape."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A server with a thread for each connection, and a bound for them.
+
+    Raises:
+        OSError: the address cannot be bound.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int) -> None:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        self.address_family = family
+        self._room = threading.Semaphore(MOST_SCRAPES)
+        super().__init__((str(address[0]), port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._room.acquire(blocking=False):
+            logger.debug("closing connection from %s: %d scrapes are under way", client_address, MOST_SCRAPES)
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            # No thread could be started.
+            self._room.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log the failure of one connection: its scraper was silent for too long, or left."""
+        logger.debug("the connection of the scraper %s failed: %r", client_address, sys.exception())
 
 
 class BrokerCollector(Collector):

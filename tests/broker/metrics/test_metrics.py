@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import socket
+import threading
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
@@ -13,7 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from broker.config.definition import ConfigError
 from broker.metrics.catalog import CATALOG, Kind
 from broker.metrics.document import render
-from broker.metrics.endpoint import parse_address
+from broker.metrics.endpoint import MOST_SCRAPES, MetricsEndpoint, _Handler, parse_address
 from kafkalog.protocol.codec import encode_request
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -22,6 +25,7 @@ from tests.broker.metrics.support import of, scrape, url
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.requests.quotas import ask, limit
 from tests.support.secured.authority import server_file
+from tests.support.waiting import wait_until
 from tests.support.wire import (
     batch,
     create_topic,
@@ -210,6 +214,27 @@ def test_open_metrics_for_scrapers_that_ask_for_it(broker: KafkalogBroker) -> No
         assert "openmetrics" in answer.headers["Content-Type"]
         families = {family.name: family for family in parse_open_metrics(answer.read().decode())}
     assert families["kafka_server_brokertopicmetrics_bytesin"].type == "counter"
+
+
+def test_silent_scrapers_have_so_many_threads_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Handler, "timeout", 0.2)
+    server = MetricsEndpoint("127.0.0.1:0", sources=SimpleNamespace())  # type: ignore[arg-type]
+    try:
+        before = threading.active_count()
+        with ExitStack() as stack:
+            address = ("127.0.0.1", server.port)
+            silent = [stack.enter_context(socket.create_connection(address, 30)) for _ in range(3 * MOST_SCRAPES)]
+            for each in silent[MOST_SCRAPES:]:
+                assert each.recv(1) == b"", "closed at once"
+            assert threading.active_count() <= before + MOST_SCRAPES
+            for each in silent[:MOST_SCRAPES]:
+                assert each.recv(1) == b"", "closed after a while"
+        wait_until(lambda: threading.active_count() == before, "all threads have ended")
+        with socket.create_connection(address, 30) as sock:
+            sock.sendall(b"GET /metrics?name[]=python_info HTTP/1.0\r\n\r\n")
+            assert sock.recv(100).startswith(b"HTTP/1.0 200")
+    finally:
+        server.close()
 
 
 @pytest.mark.usefixtures("processes")
