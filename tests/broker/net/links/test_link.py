@@ -7,7 +7,6 @@ import socket
 import struct
 import threading
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ import pytest
 from broker.net.links.link import LinkSettings
 from broker.net.links.link_channel import Channel
 from broker.net.links.link_errors import (
-    LinkAuthenticationError,
     LinkBrokenError,
     LinkClosedError,
     LinkProtocolError,
@@ -23,18 +21,11 @@ from broker.net.links.link_errors import (
     LinkTimeoutError,
 )
 from broker.net.sockets.network import LoopNetwork
-from broker.security.sasl.broker_login import BrokerLogin
-from kafkalog.client.errors import AuthenticationError
 from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.messages.delete_groups import DeleteGroupsRequest
-from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
-from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kafkalog.protocol.schema import Request
-from kafkalog.protocol.wire.sasl import Mechanism, make_mechanism
-from tests.broker.net.links.support import DEADLINE_S, SETTINGS, linked, run, until
-from tests.kafkalog.protocol.wire.support import ScramServer
-from tests.support.scripted import Halted, Handler, ScriptedBroker, Silence, frame
+from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.broker.net.links.support import DEADLINE_S, SCRAM, SETTINGS, linked, numbered, run, scram_handlers, until
+from tests.support.scripted import Halted, ScriptedBroker, Silence, frame
 
 # Peers that lie, die or say nothing
 
@@ -234,12 +225,6 @@ def test_a_name_that_is_none() -> None:
 # Order, bounds, ends
 
 
-def numbered(count: int = 1) -> Handler:
-    """Answers Metadata requests with their numbers."""
-    numbers = iter(range(10_000))
-    return lambda request: MetadataResponse(brokers=[MetadataResponseBroker(node_id=next(numbers), host="h", port=1)])
-
-
 def test_so_many_requests_are_in_flight_and_no_more() -> None:
     go_on = threading.Event()
     number = numbered()
@@ -422,99 +407,5 @@ def test_a_connection_of_a_failed_handshake_is_closed(monkeypatch: pytest.Monkey
                 with pytest.raises(LinkBrokenError, match="MemoryError"):
                     await link.request(MetadataRequest(topics=[]))
                 await asyncio.wait_for(asyncio.shield(opened[0].closed), DEADLINE_S)
-
-        run(main())
-
-
-# SASL
-
-
-def scram_handlers(password: str, lifetime_ms: int = 0) -> dict[type[Request], Handler]:
-    server: list[ScramServer] = []
-
-    def authenticate(request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
-        message = bytes(request.auth_bytes)
-        if message.startswith(b"n,,"):
-            server[:] = [ScramServer("SHA256", "alice", password)]
-            return SaslAuthenticateResponse(auth_bytes=server[0].begin(message))
-        return SaslAuthenticateResponse(auth_bytes=server[0].end(message), session_lifetime_ms=lifetime_ms)
-
-    return {
-        SaslHandshakeRequest: lambda request: SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]),
-        SaslAuthenticateRequest: authenticate,
-        MetadataRequest: numbered(),
-    }
-
-
-SCRAM = BrokerLogin(lambda host, deadline: make_mechanism("SCRAM-SHA-256", "alice", "secret"), is_slow=False)
-
-
-def test_scram_authenticates_each_connection() -> None:
-    with ScriptedBroker(scram_handlers("secret")) as server:
-
-        async def main() -> None:
-            async with linked(server.address, login=SCRAM) as link:
-                await link.request(MetadataRequest(topics=[]))
-                server.hang_up()
-                await until(lambda: not link.connected, "the end of the connection")
-                await link.request(MetadataRequest(topics=[]))
-            assert server.seen[SaslHandshakeRequest] == 2
-
-        run(main())
-
-
-def test_a_password_that_is_wrong() -> None:
-    with ScriptedBroker(scram_handlers("another")) as server:
-
-        async def main() -> None:
-            async with linked(server.address, login=SCRAM) as link:
-                with pytest.raises(LinkAuthenticationError, match="SCRAM") as caught:
-                    await link.request(MetadataRequest(topics=[]))
-                assert "secret" not in repr(caught.value)
-
-        run(main())
-
-
-def test_credentials_that_cannot_be_got() -> None:
-    released = threading.Event()
-
-    def refuse(host: str, deadline: float) -> Mechanism:
-        raise AuthenticationError(f"no token for {host}")
-
-    def wait(host: str, deadline: float) -> Mechanism:
-        released.wait()
-        return refuse(host, deadline)
-
-    async def main() -> None:
-        async with linked("127.0.0.1:1", login=BrokerLogin(refuse, is_slow=True)) as link:
-            with pytest.raises(LinkAuthenticationError, match=r"no token for 127\.0\.0\.1"):
-                await link.request(MetadataRequest(topics=[]))
-        quick = replace(SETTINGS, connect_timeout=0.01)
-        async with linked("127.0.0.1:1", quick, login=BrokerLogin(wait, is_slow=True)) as link:
-            with pytest.raises(LinkTimeoutError, match="no credentials to log in to"):
-                await link.request(MetadataRequest(topics=[]))
-            released.set()
-
-    run(main())
-
-
-def test_a_session_that_ends_is_replaced_between_requests() -> None:
-    with ScriptedBroker(scram_handlers("secret", lifetime_ms=1000 * 3600)) as server:
-
-        async def main() -> None:
-            async with linked(server.address, login=SCRAM) as link:
-                await link.request(MetadataRequest(topics=[]))
-                first = link._channel
-                assert first is not None
-                assert not first.expired
-                assert first._session_ends <= asyncio.get_running_loop().time() + 3600 * 0.85
-                # An hour passes while a request is in flight: its response is waited for, and the next is sent anew.
-                futures = [link.send(MetadataRequest(topics=[]))]
-                first._session_ends = 0.0
-                futures += [link.send(MetadataRequest(topics=[])) for _ in range(3)]
-                assert (link.in_flight, link.waiting) == (1, 3)
-                assert [(await each).brokers[0].node_id for each in futures] == [1, 2, 3, 4]
-                await first.closed
-                assert server.connections == 2
 
         run(main())
