@@ -81,7 +81,9 @@ def _consumer_members(classic: ClassicGroup, topics: Topics) -> dict[str, Member
     members = {}
     left = embedded.MOST_ENTRIES
     for member in classic.members:
-        metadata = member.protocols[0][1] if classic.protocol_name is None else member.metadata(classic.protocol_name)
+        # The group has no assignor before its first generation, and in a rebalance a member may have given it up.
+        chosen = (metadata for name, metadata in member.protocols if name == classic.protocol_name)
+        metadata = next(chosen, member.protocols[0][1])
         subscription = embedded.decode_subscription(metadata, left)
         left = max(left - len(subscription.topics) - embedded.count(subscription.owned_partitions), 0)
         assigned = embedded.decode_assignment(member.assignment, left)

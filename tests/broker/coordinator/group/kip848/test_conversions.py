@@ -10,7 +10,7 @@ import pytest
 
 from broker.coordinator.group.classic.classic_group import ClassicGroup, ClassicSettings
 from broker.coordinator.group.classic.member import Member
-from broker.coordinator.group.classic.requests import JoinResult, Leaver
+from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Leaver
 from broker.coordinator.group.kip848 import consumer_membership
 from broker.coordinator.group.kip848.consumer_groups import ConsumerGroups
 from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
@@ -215,6 +215,19 @@ def test_an_upgrade_counts_the_entries_of_all_members(monkeypatch: pytest.Monkey
     for group in (classic(b"", b"", b""), classic(assigned, b"")):
         with pytest.raises(GroupIdNotFoundError, match="more than 20 topics and partitions"):
             upgraded(group, FakeTopics(8))
+
+
+def test_an_upgrade_while_members_change_their_assignors() -> None:
+    """The group still has the name of the assignor that one of them has given up."""
+    subscribed = encode_subscription(ConsumerSubscription(topics=["t0"]))
+    both = (("range", subscribed), ("sticky", subscribed))
+    members = [Member(name, None, "c", "/h", 1000, 1000, "consumer", both) for name in ("m0", "m1")]
+    group = ClassicGroup.of_consumers("g", 1, members, ClassicSettings(0, 10), str, Moment(0, 0))
+    group.join(JoinRequest("m0", None, "c", "/h", 1000, 1000, "consumer", both[1:]), object(), Moment(0, 0))
+    assert (group.state_name, group.protocol_name) == ("PreparingRebalance", "range")
+    records, timers = upgraded(group, FakeTopics(8))
+    assert records
+    assert {timer.member_id for timer in timers} == {"m0", "m1"}
 
 
 def test_an_upgrade_that_may_yet_be_replicated_holds(start: Start) -> None:
