@@ -12,6 +12,7 @@ from typing import Any
 from broker.config.group import GROUP_CONFIG
 from broker.config.server import BrokerConfig
 from broker.coordinator.group.classic.classic_group import ClassicGroup
+from broker.coordinator.group.classic.group_metadata import ClassicGroupState
 from broker.coordinator.group.coordinator_parts import Group, GroupKind
 from broker.coordinator.group.kip848.advance import matched_anew, stale_regexes
 from broker.coordinator.group.kip848.assignors import ASSIGNORS
@@ -134,7 +135,7 @@ class ConsumerGroups:
                 membership, [member], now, Answer(token, outcome.response)
             ):
                 membership.apply(outcome, token, now)
-        elif request.member_epoch == JOIN_EPOCH and isinstance(present, ClassicGroup) and not present.is_empty:
+        elif request.member_epoch == JOIN_EPOCH and isinstance(present, ClassicGroup) and not _is_empty(present):
             assert group is not None
             self._upgrade(partition_groups, group, present, request, context, token, now)
         else:
@@ -371,7 +372,7 @@ class ConsumerGroups:
     def _found(self, request: ConsumerGroupHeartbeatRequest, present: Membership | None) -> ConsumerMembership:
         """Return the group's membership; a new one if a member joins a group that is missing, or empty and classic."""
         joins = request.member_epoch == JOIN_EPOCH
-        if joins and (present is None or (isinstance(present, ClassicGroup) and present.is_empty)):
+        if joins and (present is None or (isinstance(present, ClassicGroup) and _is_empty(present))):
             return self._membership(ConsumerGroup(request.group_id))
         return self._existing(request.group_id, present)
 
@@ -403,6 +404,11 @@ class ConsumerGroups:
         membership = self._membership(loaded)
         membership.resume(now)
         return membership
+
+
+def _is_empty(classic: ClassicGroup) -> bool:
+    """Return whether no member has joined. Ids that were given out do not count: their clients may never come back."""
+    return classic.state is ClassicGroupState.EMPTY
 
 
 def _read(loading: Replay, key: bytes, value: bytes | None) -> None:

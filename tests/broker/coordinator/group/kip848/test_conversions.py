@@ -230,6 +230,20 @@ def test_an_upgrade_while_members_change_their_assignors() -> None:
     assert {timer.member_id for timer in timers} == {"m0", "m1"}
 
 
+def test_a_member_id_that_was_given_out_keeps_no_group_classic(start: Start) -> None:
+    """Its client has not joined, and may never do so."""
+    group = Changing(start)
+    given = group.running.run(group.running.joined("g", require_known_id=True))
+    assert given.error is ErrorCode.MEMBER_ID_REQUIRED
+    assert group.heartbeat(JOIN_EPOCH).error_code == NONE
+    assert group.kind == "consumer"
+    protocols = (("range", subscription("t")),)
+    joined = group.running.run(group.running.joined("g", member_id=given.member_id, protocols=protocols))
+    assert (joined.error, joined.member_id) == (NONE, given.member_id)
+    assert group.members == {"consumer", given.member_id}
+    group.running.groups.stop()
+
+
 def test_an_upgrade_that_may_yet_be_replicated_holds(start: Start) -> None:
     group = Changing(start, offsets_commit_timeout_ms="1")
     group.join()
