@@ -278,12 +278,14 @@ class StateLog:
         producer_epoch: int = -1,
         transactional: bool = False,
         batch: bytearray | None = None,
+        acks: int = ACKS_ALL,
     ) -> Appended:
         """Append one batch of at least one record to a partition, now.
 
         Args:
             producer_id, producer_epoch, transactional: for records of a transaction (TxnOffsetCommit).
             batch: these records as `encoded` has returned them for the same producer, to be appended once.
+            acks: `ACKS_LEADER` for records that are appended while too few replicas are in sync, too.
 
         Raises:
             CoordinatorNotAvailableError, NotCoordinatorError: see `as_coordinator_error`.
@@ -304,10 +306,10 @@ class StateLog:
                 label = f"{self._name}-{index}"
                 prepared = prepare_set(memoryview(batch), partition.log.config, now_ms, Origin.COORDINATOR, label)
                 return self._replicas.append_legacy(
-                    partition, prepared, len(batch), ACKS_ALL, now_ms, origin=Origin.COORDINATOR
+                    partition, prepared, len(batch), acks, now_ms, origin=Origin.COORDINATOR
                 )
             return self._replicas.append(
-                partition, memoryview(batch), len(batch), ACKS_ALL, now_ms, origin=Origin.COORDINATOR
+                partition, memoryview(batch), len(batch), acks, now_ms, origin=Origin.COORDINATOR
             )
         except Exception as error:
             told = as_coordinator_error(error)

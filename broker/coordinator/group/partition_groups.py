@@ -24,7 +24,7 @@ from broker.coordinator.group.removal import Removal
 from broker.coordinator.group.replay import Replay
 from broker.coordinator.state_log import DEFAULT_TIMEOUT_MS, RETRY_LOAD_MS, StateRecord
 from broker.replica.acknowledging.appended import Appended
-from broker.replica.partition import Partition
+from broker.replica.partition import ACKS_ALL, Partition
 from kafkalog.protocol.errors import (
     CoordinatorNotAvailableError,
     ErrorCode,
@@ -433,25 +433,28 @@ class PartitionGroups:
             if self.groups.get(group.id) is group:
                 yield group
 
-    def drop(self, group: Group) -> list[Appended]:
+    def drop(self, group: Group, acks: int) -> list[Appended]:
         """Remove a group, with tombstones in the log.
+
+        Args:
+            acks: see `StateLog.write`.
 
         Raises:
             KafkaError: the tombstones cannot be appended; the group stays.
         """
         if self.groups.get(group.id) is not group:
             return []
-        written = self.bury(group)
+        written = self.bury(group, acks)
         del self.groups[group.id]
         _release(group)
         self._arm(group)
         return written
 
-    def bury(self, group: Group) -> list[Appended]:
+    def bury(self, group: Group, acks: int = ACKS_ALL) -> list[Appended]:
         """Append the tombstones of a group, except those of its offsets."""
         records = group.membership.tombstones(group.id)
         batches = self.removal.batches(records, lambda record: RECORD_BYTES + len(record.key))
-        return [self._parts.log.write(self.index, some) for some in batches]
+        return [self._parts.log.write(self.index, some, acks=acks) for some in batches]
 
 
 def _release(group: Group) -> None:

@@ -16,6 +16,7 @@ from broker.coordinator.group.coordinator_parts import CoordinatorParts, Group, 
 from broker.coordinator.group.offsets import TopicPartition, tombstones
 from broker.coordinator.state_log import as_coordinator_error
 from broker.replica.acknowledging.appended import Appended
+from broker.replica.partition import ACKS_ALL, ACKS_LEADER
 from kafkalog.protocol.errors import GroupIdNotFoundError, KafkaError, NotCoordinatorError
 
 logger = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class Owner(Protocol):
     @property
     def deleting(self) -> set[str]: ...
     def in_turns(self) -> AsyncIterator[Group]: ...
-    def drop(self, group: Group) -> list[Appended]: ...
+    def drop(self, group: Group, acks: int) -> list[Appended]: ...
     async def acknowledged(self, written: Appended) -> None: ...
 
 
@@ -71,7 +72,7 @@ class Removal:
                 written += self._remove_offsets(group, sorted(some))
             if self._owner.state is not LoadState.ACTIVE:
                 raise NotCoordinatorError
-            written += self._owner.drop(group)
+            written += self._owner.drop(group, ACKS_ALL)
         finally:
             self._owner.deleting.discard(group_id)
         for each in written:
@@ -147,16 +148,22 @@ class Removal:
             yield partitions[first : first + TOMBSTONES_AT_ONCE]
 
     def _clear(self, group: Group, partitions: Sequence[TopicPartition]) -> bool:
-        """Delete offsets of a group, and the group if nothing else is left; return whether that could be stored."""
+        """Delete offsets of a group, and the group if nothing else is left; return whether that could be stored.
+
+        Nobody waits for the tombstones, so they need no minimum of replicas in sync. Nobody would come back, either:
+        a new topic of the name of a deleted one would have its offsets.
+        """
         try:
-            self._remove_offsets(group, partitions)
-            self._drop_if_done(group)
+            self._remove_offsets(group, partitions, ACKS_LEADER)
+            self._drop_if_done(group, ACKS_LEADER)
         except Exception as error:
-            logger.warning("offsets of group %s could not be removed; retrying later: %s", group.id, error)
+            logger.warning("offsets of group %s could not be removed: %s", group.id, error)
             return False
         return True
 
-    def _remove_offsets(self, group: Group, partitions: Sequence[TopicPartition]) -> list[Appended]:
+    def _remove_offsets(
+        self, group: Group, partitions: Sequence[TopicPartition], acks: int = ACKS_ALL
+    ) -> list[Appended]:
         """Delete offsets, with tombstones in the log.
 
         Raises:
@@ -165,7 +172,7 @@ class Removal:
         written = []
         group_bytes = RECORD_BYTES + len(group.id.encode())
         for some in self.batches(partitions, lambda partition: group_bytes + len(partition[0].encode())):
-            written.append(self._parts.log.write(self._owner.index, tombstones(group.id, some)))
+            written.append(self._parts.log.write(self._owner.index, tombstones(group.id, some), acks=acks))
             group.offsets.remove(some)
         return written
 
@@ -181,8 +188,8 @@ class Removal:
             raise as_coordinator_error(error) from error
         return fitting(items, size_of, most_bytes, TOMBSTONES_AT_ONCE)
 
-    def _drop_if_done(self, group: Group) -> list[Appended]:
+    def _drop_if_done(self, group: Group, acks: int = ACKS_ALL) -> list[Appended]:
         """Delete the group when it has neither members nor offsets."""
         if not group.membership.is_empty or not group.offsets.is_empty:
             return []
-        return self._owner.drop(group)
+        return self._owner.drop(group, acks)

@@ -1,6 +1,7 @@
-"""Test that groups stay loaded if the ISR shrinks below `min.insync.replicas` while a change is being stored.
+"""Test groups while the ISR is smaller than `min.insync.replicas`.
 
-The high watermark passes the change all the same, so that it is in the log for good.
+They stay loaded if it shrinks while a change is being stored: the high watermark passes the change all the same, so
+that it is in the log for good.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from broker.coordinator.group.offsets import GroupOffsets
 from broker.coordinator.group.partition_groups import PartitionGroups
 from kafkalog.protocol.errors import CoordinatorNotAvailableError, ErrorCode
 from tests.broker.coordinator.group.running import ANYBODY, T0, Running, Start, at
-from tests.broker.coordinator.support import refuse_appends
+from tests.broker.coordinator.support import begin_epoch, refuse_appends
 
 
 @pytest.fixture
@@ -88,4 +89,22 @@ def test_a_change_of_a_consumer_group_stays(running: Running) -> None:
     assert isinstance(running.run(stored_with_too_few_replicas(running, change())), CoordinatorNotAvailableError)
     check_loaded(running, before)
     assert membership.group.group_epoch == 7
+    running.groups.stop()
+
+
+@pytest.mark.parametrize("why", ["expired", "topic deleted"])
+def test_offsets_are_removed_although_too_few_replicas_are_in_sync(running: Running, why: str) -> None:
+    """Nothing removes those of a deleted topic later, and a new topic of its name would have them."""
+    [partition_groups] = running.groups.all_partition_groups()
+    running.commit("g", 5, running.parts.now)
+    refuse_appends(partition_groups.partition)
+    removal = partition_groups.removal
+    removed = removal.expire(0) if why == "expired" else removal.forget_topics(frozenset({"t"}))
+    assert running.run(removed) == 1
+    assert running.committed("g") is None
+    refuse_appends(partition_groups.partition, False)
+    begin_epoch(partition_groups.partition)
+    running.ready()
+    assert running.committed("g") is None
+    assert not running.groups.groups()
     running.groups.stop()
