@@ -8,7 +8,7 @@ the consumer protocol (`kip848.consumer_membership`). The committed offsets of a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -150,8 +150,8 @@ class Membership(Protocol):
             NonEmptyGroupError: it has some.
         """
 
-    def is_subscribed(self, topic: str) -> bool:
-        """Return whether its members consume the topic, as far as the coordinator knows.
+    def consumed(self, topics: Set[str]) -> Set[str]:
+        """Return those of the topics that its members consume, as far as the coordinator knows.
 
         Raises:
             NonEmptyGroupError: it has members of a protocol that the coordinator does not know.

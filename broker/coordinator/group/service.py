@@ -371,7 +371,7 @@ class GroupCoordinator:
                     break
                 raise GroupIdNotFoundError
             # Check it each time: members that consume the topics may have joined.
-            read = {topic for topic in {topic for topic, _ in some} if group.membership.is_subscribed(topic)}
+            read = group.membership.consumed({topic for topic, _ in some})
             await partition_groups.removal.delete_offsets(group_id, [each for each in some if each[0] not in read])
             errors |= {partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for partition in some if partition[0] in read}
         return errors

@@ -21,7 +21,7 @@ Semantics are those of Apache Kafka's `GroupCoordinator`; KIP-62 (rebalance time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from typing import Self
 
@@ -277,8 +277,8 @@ class ClassicGroup:
         if self._metadata.state is not ClassicGroupState.EMPTY:
             raise NonEmptyGroupError
 
-    def is_subscribed(self, topic: str) -> bool:
-        return self._metadata.is_subscribed(topic)
+    def consumed(self, topics: Set[str]) -> Set[str]:
+        return self._metadata.consumed(topics)
 
     def retention(self) -> Retention | None:
         return self._metadata.retention()

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from enum import Enum
 
 from broker.coordinator.group import records
@@ -73,13 +73,13 @@ class GroupMetadata:
         """Collect the topics that the members are subscribed to."""
         self.subscribed = _topics(members, self.protocol_type, self.protocol_name)
 
-    def is_subscribed(self, topic: str) -> bool:
+    def consumed(self, topics: Set[str]) -> Set[str]:
         """See `membership.Membership`."""
         if self.state is ClassicGroupState.EMPTY:
-            return False
+            return frozenset()
         if self.protocol_type != PROTOCOL_TYPE:
             raise NonEmptyGroupError
-        return self.subscribed is None or topic in self.subscribed
+        return topics if self.subscribed is None else topics & self.subscribed
 
     def retention(self) -> Retention | None:
         """See `membership.Membership`."""

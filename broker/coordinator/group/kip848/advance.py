@@ -5,14 +5,15 @@ The steps are those of KIP-848, and the order of the records is Apache Kafka's (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from broker.coordinator.group.kip848.assignors import ASSIGNORS, AssignorError, GroupSpec, MemberSpec
 from broker.coordinator.group.kip848.context import Context, Matched, Timer, TimerKind
 from broker.coordinator.group.kip848.formats import group_records
 from broker.coordinator.group.kip848.formats.log_records import GroupRecord
-from broker.coordinator.group.kip848.group import ConsumerGroup, subscribed_names
+from broker.coordinator.group.kip848.group import ConsumerGroup, all_subscribed_names, subscribed_names
 from broker.coordinator.group.kip848.model import (
     NO_PARTITIONS,
     Assignment,
@@ -121,13 +122,10 @@ def refresh(
 
 
 def subscribed_topics(
-    members: Iterable[Member], regexes: Mapping[str, ResolvedRegex], context: Context
+    members: Collection[Member], regexes: Mapping[str, ResolvedRegex], context: Context
 ) -> dict[str, TopicMetadata]:
     """Return the existing topics that these members are subscribed to, by name."""
-    names: set[str] = set()
-    for member in members:
-        names |= subscribed_names(member, regexes)
-    return context.topics.existing(names)
+    return context.topics.existing(all_subscribed_names(members, regexes))
 
 
 def dropped_regexes(group: ConsumerGroup, members: Iterable[Member]) -> list[str]:
@@ -206,9 +204,20 @@ def _assign(
     records: list[GroupRecord],
 ) -> Assignment:
     """Compute the target assignment of `epoch`; return the target of `new`."""
+    ids: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
+
+    def subscribed_ids(member: Member) -> frozenset[UUID]:
+        # Most members have the same subscription: assignors compare their topics quickly if those are one object.
+        subscription = member.topic_names, member.topic_regex
+        found = ids.get(subscription)
+        if found is None:
+            names = subscribed_names(member, regexes) & topics.keys()
+            found = ids[subscription] = frozenset(topics[name].topic_id for name in names)
+        return found
+
     specs = {
         member_id: MemberSpec(
-            frozenset(topics[name].topic_id for name in subscribed_names(member, regexes) & topics.keys()),
+            subscribed_ids(member),
             member.instance_id,
             group.target_of(new.member_id, new.instance_id)
             if member_id == new.member_id

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -310,8 +310,8 @@ class ConsumerMembership:
         if not self.group.is_empty:
             raise NonEmptyGroupError
 
-    def is_subscribed(self, topic: str) -> bool:
-        return self.group.is_subscribed_to(topic)
+    def consumed(self, topics: Set[str]) -> Set[str]:
+        return topics & self.group.all_subscribed()
 
     def retention(self) -> Retention:
         return Retention(None, self.group.all_subscribed())

@@ -38,6 +38,15 @@ def subscribed_names(member: Member, regexes: Mapping[str, ResolvedRegex]) -> fr
     return member.topic_names
 
 
+def all_subscribed_names(members: Collection[Member], regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
+    """Return the topics to which any of these members is subscribed."""
+    # Many members have the same expression, and it may match many topics.
+    used = {member.topic_regex for member in members} & regexes.keys()
+    return frozenset[str]().union(
+        *(member.topic_names for member in members), *(regexes[regex].topics for regex in used)
+    )
+
+
 @dataclass(slots=True)
 class _Owners:
     """For each partition, the epoch of the member that owns it, or has not given it back yet."""
@@ -138,13 +147,9 @@ class ConsumerGroup:
             member_id = self.static_members.get(instance_id, member_id)
         return self.target.get(member_id, NO_PARTITIONS)
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether a member consumes the topic, so that its offsets do not expire and cannot be deleted."""
-        return any(topic in subscribed_names(member, self.regexes) for member in self.members.values())
-
     def all_subscribed(self) -> frozenset[str]:
-        """Return the topics that its members consume."""
-        return frozenset[str]().union(*(subscribed_names(member, self.regexes) for member in self.members.values()))
+        """Return the topics that its members consume, whose offsets do not expire and cannot be deleted."""
+        return all_subscribed_names(self.members.values(), self.regexes)
 
     def all_use_classic_except(self, leaving: Collection[str]) -> bool:
         """Return whether all other members speak the classic protocol."""

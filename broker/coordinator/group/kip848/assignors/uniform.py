@@ -38,7 +38,7 @@ def assign_uniform(group: GroupSpec) -> dict[str, Assignment]:
 
 def _still_owned(group: GroupSpec) -> tuple[dict[str, list[Partition]], list[Partition]]:
     """Return what each member may keep of its target, and the unassigned partitions; both in a fixed order."""
-    topics = sorted(frozenset[UUID]().union(*(member.topics for member in group.members.values())))
+    topics = sorted(frozenset[UUID]().union(*{member.topics for member in group.members.values()}))
     free = {(topic_id, partition): None for topic_id in topics for partition in range(group.count(topic_id))}
     owned: dict[str, list[Partition]] = {}
     for member_id in sorted(group.members):

@@ -65,15 +65,15 @@ def test_which_topics_a_group_reads_and_how_long_its_offsets_are_kept() -> None:
     world = World()
     assert world.group.retention() == Retention(None)
     member = one_member(world, protocols=(("range", TOPICS),))
-    assert world.group.is_subscribed("orders")
-    assert not world.group.is_subscribed("other")
+    assert world.group.consumed({"orders"})
+    assert not world.group.consumed({"other"})
     assert world.group.retention() == Retention(None, frozenset({"orders"}))
     with pytest.raises(NonEmptyGroupError):
         world.group.check_deletable()
     world.crash()
-    assert world.group.is_subscribed("orders")
+    assert world.group.consumed({"orders"})
     world.leave(member.member_id)
-    assert not world.group.is_subscribed("orders")
+    assert not world.group.consumed({"orders"})
     assert world.group.retention() == Retention(EPOCH_MS + world.ms)
     world.group.check_deletable()
     assert [record.value for record in world.group.tombstones("g")] == [None]
@@ -83,14 +83,14 @@ def test_a_group_of_another_protocol_may_read_anything() -> None:
     world = World()
     one_member(world, protocol_type="connect", protocols=RANGE)
     with pytest.raises(NonEmptyGroupError):
-        world.group.is_subscribed("orders")
+        world.group.consumed({"orders"})
     assert world.group.retention() is None
 
 
 def test_a_subscription_that_cannot_be_read_may_be_to_anything() -> None:
     world = World()
     one_member(world)
-    assert world.group.is_subscribed("whatever")
+    assert world.group.consumed({"whatever"})
     assert world.group.retention() is None
 
 

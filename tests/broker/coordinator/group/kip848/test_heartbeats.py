@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.coordinator.group.kip848 import advance
+from broker.coordinator.group.kip848.assignors import GroupSpec
+from broker.coordinator.group.kip848.assignors.uniform import assign_uniform
 from broker.coordinator.group.kip848.context import TimerKind
 from broker.coordinator.group.kip848.formats import log_records
 from broker.coordinator.group.kip848.formats.log_records import decode_record
 from broker.coordinator.group.kip848.group import ASSIGNING, EMPTY, RECONCILING, STABLE
-from broker.coordinator.group.kip848.model import Assignment, MemberState, assignment_of
+from broker.coordinator.group.kip848.model import Assignment, MemberState, ResolvedRegex, assignment_of
 from kafkalog.protocol.errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,
@@ -241,3 +244,35 @@ def test_a_state_of_a_newer_release() -> None:
     with pytest.raises(FencedMemberEpochError, match="unknown state"):
         coordinator.request(beat("a", 1, _parts(0)))
     assert coordinator.request(join("a", "t0")).member_epoch == 2
+
+
+class Matches(frozenset[str]):
+    """The matches of an expression; they count how often they are joined with a member's names."""
+
+    joined = 0
+
+    def __ror__(self, names: object) -> frozenset[str]:
+        Matches.joined += 1
+        return frozenset(self)
+
+
+def test_members_of_one_subscription_share_its_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change of a group with many members and topics must not take members times topics steps."""
+    specs: list[GroupSpec] = []
+
+    def note(spec: GroupSpec) -> dict[str, Assignment]:
+        specs.append(spec)
+        return assign_uniform(spec)
+
+    monkeypatch.setattr(advance, "ASSIGNORS", {"uniform": note})
+    coordinator = Coordinator(FakeTopics(2, 2))
+    for number in range(4):
+        coordinator.request(join(f"names{number}", "t0"))
+        coordinator.request(join(f"regex{number}", regex="t.*"))
+    members = specs[-1].members
+    assert len(members) == 8
+    assert len({id(member.topics) for member in members.values()}) == 2
+    group = coordinator.group
+    group.regexes = {"t.*": ResolvedRegex(Matches({"t1"}), 1, 1)}
+    assert group.all_subscribed() == {"t0", "t1"}
+    assert Matches.joined <= 1

@@ -180,7 +180,7 @@ class GroupMachine(RuleBasedStateMachine):
         wanted = {
             (topic.topic_id, partition)
             for topic in self.topics.by_name.values()
-            if group.is_subscribed_to(topic.name)
+            if topic.name in group.all_subscribed()
             for partition in range(topic.partitions)
         }
         assert owned == wanted
