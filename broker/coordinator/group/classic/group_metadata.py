@@ -49,7 +49,10 @@ class GroupMetadata:
         subscribed: topics of its members, or None if they are unknown.
     """
 
-    __slots__ = ("generation", "group_id", "protocol_name", "protocol_type", "state", "state_since_ms", "subscribed")
+    __slots__ = (
+        "_is_restored", "generation", "group_id", "protocol_name", "protocol_type", "state", "state_since_ms",
+        "subscribed",
+    )  # fmt: skip
 
     def __init__(self, group_id: str, now: Moment) -> None:
         self.group_id = group_id
@@ -59,6 +62,8 @@ class GroupMetadata:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.subscribed: frozenset[str] | None = None
+        self._is_restored = False
+        """It has a record, also if it has no generation: Apache Kafka stores a group when its first member joins."""
 
     def become(self, state: ClassicGroupState, now: Moment) -> None:
         self.state = state
@@ -96,6 +101,7 @@ class GroupMetadata:
 
     def restore(self, value: GroupMetadataValue) -> None:
         """Restore a group from its record, except for its members: see `stored_members`."""
+        self._is_restored = True
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol
@@ -133,7 +139,9 @@ class GroupMetadata:
 
     def tombstones(self) -> list[StateRecord]:
         """Return the tombstones of the group; a group that only has committed offsets has no record."""
-        return [StateRecord(records.group_metadata_key(self.group_id), None)] if self.generation > 0 else []
+        if self.generation <= 0 and not self._is_restored:
+            return []
+        return [StateRecord(records.group_metadata_key(self.group_id), None)]
 
 
 def stored_members(value: GroupMetadataValue) -> Iterator[Member]:

@@ -275,6 +275,13 @@ def test_a_group_that_was_only_committed_to_has_no_record_to_be_forgotten() -> N
     assert [(each.key, each.value) for each in metadata.tombstones()] == [(records.group_metadata_key("g"), None)]
 
 
+def test_a_group_that_was_loaded_before_its_first_generation_is_forgotten() -> None:
+    """The newer coordinator of Apache Kafka stores a group when its first member joins."""
+    metadata = GroupMetadata("g", NOW)
+    metadata.restore(GroupMetadataValue(protocol_type="consumer"))
+    assert [(each.key, each.value) for each in metadata.tombstones()] == [(records.group_metadata_key("g"), None)]
+
+
 def test_offsets_of_an_empty_group_are_kept_from_when_it_became_empty() -> None:
     metadata, _ = group(STABLE, member("a"))
     assert metadata.retention() is None, "its subscription cannot be read"
