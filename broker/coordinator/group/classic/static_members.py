@@ -106,7 +106,6 @@ class StaticMembers:
                 member, replacement.protocols, replacement.session_timeout_ms, replacement.rebalance_timeout_ms
             )
             members.rename(member.member_id, replacement.old_id)
-            self._deadlines.expect_heartbeat(member, now)
             result = self._told(UNKNOWN_MEMBER_ID, error, replacement.leader)
         elif replacement.can_skip_assignment:
             leads = members.leader == member.member_id
@@ -115,6 +114,8 @@ class StaticMembers:
             # Answer with the old leader's id: a client that believes to be the leader would assign, and a stable group
             # would ignore it.
             result = self._told(member.member_id, ErrorCode.NONE, replacement.leader)
+        # Its session may have ended unnoticed while it waited.
+        self._deadlines.expect_heartbeat(member, now)
         self._effects.answer(replacement.token, result)
 
     def _told(self, member_id: str, error: ErrorCode, leader: str | None) -> JoinResult:

@@ -6,6 +6,7 @@ from broker.coordinator.group.classic.group_metadata import ClassicGroupState
 from kafkalog.protocol.errors import ErrorCode
 from tests.broker.coordinator.group.classic.classic_world import (
     REBALANCE_MS,
+    SESSION_MS,
     UNKNOWN,
     World,
     one_member,
@@ -115,4 +116,16 @@ def test_a_static_member_may_be_removed_by_its_instance_id() -> None:
     one_member(world, instance_id="i")
     assert world.leave("", "other") is UNKNOWN
     assert world.leave("", "i") is ErrorCode.NONE
+    assert world.group.state is ClassicGroupState.EMPTY
+
+
+def test_the_session_of_a_static_member_runs_after_its_new_id_took_long_to_store() -> None:
+    world = World()
+    one_member(world, instance_id="i")
+    world.held = []
+    token = world.join(instance_id="i")
+    world.pass_time(SESSION_MS + 1)
+    world.finish_stores()
+    assert world.joined(token).error is ErrorCode.NONE
+    world.pass_time(SESSION_MS + 1)
     assert world.group.state is ClassicGroupState.EMPTY
