@@ -280,8 +280,14 @@ class Request:
         Args:
             strict_since: the first version whose clients understand THROTTLING_QUOTA_EXCEEDED.
         """
-        quota, now_ms = self.broker.quotas.mutation, self.broker.quota_clock()
-        return Mutations(quota, self.user, self.client_id or "", now_ms, strict=self.version >= strict_since)
+        broker = self.broker
+        return Mutations(
+            broker.quotas.mutation,
+            self.user,
+            self.client_id or "",
+            broker.quota_clock,
+            strict=self.version >= strict_since,
+        )
 
     def _hold_back(self, response: Response, wait_ms: int | None) -> None:
         if wait_ms is None:

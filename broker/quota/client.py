@@ -153,12 +153,17 @@ class ClientQuota:
 
 
 class Mutations:
-    """Records the partitions that one request creates and deletes against its client's quota."""
+    """Records the partitions that one request creates and deletes against its client's quota.
 
-    def __init__(self, quota: ClientQuota, user: str, client_id: str, now_ms: int, *, strict: bool) -> None:
-        found = quota.measure(user, client_id, now_ms) if quota.limited else None
-        self._found = found
-        self._now_ms = now_ms
+    The request may take long, so each is counted at the time when it happens.
+    """
+
+    def __init__(
+        self, quota: ClientQuota, user: str, client_id: str, clock: Callable[[], int], *, strict: bool
+    ) -> None:
+        self._quota = quota
+        self._client = user, client_id
+        self._clock = clock
         self._strict = strict
         self._waits_until_ms = 0
 
@@ -173,17 +178,19 @@ class Mutations:
             ThrottlingQuotaExceededError: the quota was already used up, and the client understands this error; the
                 partitions must not be created or deleted.
         """
-        if self._found is None:
+        now_ms = self._clock()
+        found = self._quota.measure(*self._client, now_ms) if self._quota.limited else None
+        if found is None:
             return
-        bucket, limit = self._found
+        bucket, limit = found
         assert isinstance(bucket, TokenBucket)
-        owed_ms = bucket.wait_ms(limit, self._now_ms)
+        owed_ms = bucket.wait_ms(limit, now_ms)
         if self._strict and owed_ms > 0:
-            self._waits_until_ms = self._now_ms + owed_ms
+            self._waits_until_ms = now_ms + owed_ms
             raise ThrottlingQuotaExceededError("The throttling quota has been exceeded.")
-        wait_ms = bucket.record(partitions, limit, self._now_ms)
+        wait_ms = bucket.record(partitions, limit, now_ms)
         if not self._strict:
-            self._waits_until_ms = self._now_ms + wait_ms
+            self._waits_until_ms = now_ms + wait_ms
 
 
 class ClientQuotas:

@@ -86,7 +86,7 @@ def test_clients_that_are_gone_are_forgotten() -> None:
 def test_mutations_are_refused_while_tokens_are_owed() -> None:
     quota = ClientQuota(Kind.CONTROLLER_MUTATION, WINDOW, TokenBucket)
     quota.update({of(("user", None)): {"controller_mutation_rate": 1.0}})
-    first = Mutations(quota, "u", "c", 0, strict=True)
+    first = Mutations(quota, "u", "c", lambda: 0, strict=True)
     first.record(5)
     first.record(10)
     assert first.wait_ms(0) == 0
@@ -95,7 +95,7 @@ def test_mutations_are_refused_while_tokens_are_owed() -> None:
     assert first.wait_ms(0) == 4000
     assert first.wait_ms(3000) == 1000
     assert first.wait_ms(9000) == 0
-    late = Mutations(quota, "u", "c", 4000, strict=True)
+    late = Mutations(quota, "u", "c", lambda: 4000, strict=True)
     late.record(1)
     assert late.wait_ms(4000) == 0
 
@@ -103,12 +103,31 @@ def test_mutations_are_refused_while_tokens_are_owed() -> None:
 def test_clients_that_cannot_be_refused_wait_afterwards() -> None:
     quota = ClientQuota(Kind.CONTROLLER_MUTATION, WINDOW, TokenBucket)
     quota.update({of(("user", None)): {"controller_mutation_rate": 1.0}})
-    mutations = Mutations(quota, "u", "c", 0, strict=False)
+    mutations = Mutations(quota, "u", "c", lambda: 0, strict=False)
     mutations.record(11)
     assert mutations.wait_ms(0) == 0
     mutations.record(4)
     mutations.record(2)
     assert mutations.wait_ms(0) == 6000
+
+
+def test_a_long_request_counts_each_mutation_when_it_happens() -> None:
+    """A request that adds partitions to many topics waits for the leaders of each."""
+    now = 0
+    quota = ClientQuota(Kind.CONTROLLER_MUTATION, WINDOW, TokenBucket)
+    quota.update({of(("user", None)): {"controller_mutation_rate": 1.0}})
+    long = Mutations(quota, "u", "c", lambda: now, strict=True)
+    long.record(15)
+    now = 10_000
+    long.record(1)
+    assert long.wait_ms(now) == 0
+    # Another request of the client has been there meanwhile: no time counts twice.
+    now = 20_000
+    Mutations(quota, "u", "c", lambda: now, strict=True).record(11)
+    now = 21_000
+    long.record(9)
+    with pytest.raises(ThrottlingQuotaExceededError):
+        Mutations(quota, "u", "c", lambda: now, strict=True).record(1)
 
 
 def test_connections_of_an_address() -> None:
@@ -152,11 +171,11 @@ def test_addresses() -> None:
 def test_what_is_owed_is_not_forgotten() -> None:
     quota = ClientQuota(Kind.CONTROLLER_MUTATION, WINDOW, TokenBucket)
     quota.update({of(("client-id", None)): {"controller_mutation_rate": 1.0}})
-    Mutations(quota, "u", "debtor", 0, strict=True).record(10_000)
+    Mutations(quota, "u", "debtor", lambda: 0, strict=True).record(10_000)
     for number in range(3 * SWEEP_AT_LEAST):
-        Mutations(quota, "u", f"client{number}", 12_000, strict=True).record(1)
+        Mutations(quota, "u", f"client{number}", lambda: 12_000, strict=True).record(1)
     with pytest.raises(ThrottlingQuotaExceededError):
-        Mutations(quota, "u", "debtor", 12_000, strict=True).record(1)
+        Mutations(quota, "u", "debtor", lambda: 12_000, strict=True).record(1)
 
 
 def test_looking_at_what_is_used_puts_nothing_old_in_force() -> None:
