@@ -191,28 +191,35 @@ def _brokers(survey: Survey) -> Iterator[Finding]:
 
 
 def _memory(survey: Survey) -> Iterator[Finding]:
-    conf, master = survey.settings.conf, survey.settings.master
-    needed, configured = planned_overhead(survey), configured_overhead(survey.settings)
-    enforced = master.startswith(("yarn", "k8s"))
-    if enforced and configured is not None and configured < needed:
-        workers = cores(survey.settings)
+    master, workers = survey.settings.master, cores(survey.settings)
+    needed, overhead, limit = planned_overhead(survey), configured_overhead(survey.settings), _limit(survey.settings)
+    enforced = master.startswith(("yarn", "k8s")) and overhead is not None
+    # Spark adds the memory of Python, where it is set, to what it asks YARN and Kubernetes for.
+    there = (overhead or 0) + limit
+    is_short, limits_workers = enforced and there < needed, 0 < limit < needed - OVERHEAD_FLOOR
+    # Spark's default holds one worker, as long as the JVM needs little of it.
+    is_problem = is_short and there < workers * worker_bytes(survey)
+    if is_short and not limits_workers:
         yield Finding(
-            f"executors have {_mib(configured)} of memory outside of the JVM for {workers} Python workers, and "
+            f"executors have {_mib(there)} of memory outside of the JVM for {workers} Python workers, and "
             f"{'YARN' if master == 'yarn' else 'Kubernetes'} kills those that take more",
-            f"--conf spark.executor.memoryOverhead={_mib(needed)}",
-            # Spark's default holds one worker, as long as the JVM needs little of it.
-            is_problem=configured < cores(survey.settings) * worker_bytes(survey),
+            f"--conf spark.executor.memoryOverhead={_mib(needed - limit)}",
+            is_problem,
         )
-    try:
-        limit = _spark_size(conf.get("spark.executor.pyspark.memory", ""))
-    except ValueError:
-        limit = None
-    if limit and limit < needed - OVERHEAD_FLOOR:
+    if limits_workers:
         yield Finding(
             f"spark.executor.pyspark.memory is {_mib(limit)} for all Python workers of an executor",
             f"--conf spark.executor.pyspark.memory={_mib(needed - OVERHEAD_FLOOR)}",
-            is_problem=False,
+            is_problem,
         )
+
+
+def _limit(settings: Settings) -> int:
+    """Return the bytes for all Python workers of an executor; 0 if they are not set, or cannot be read."""
+    try:
+        return _spark_size(settings.conf.get("spark.executor.pyspark.memory", "")) or 0
+    except ValueError:
+        return 0
 
 
 def cores(settings: Settings) -> int:
@@ -245,9 +252,10 @@ def configured_overhead(settings: Settings) -> int | None:
         # Kubernetes reserves more for what is no JVM, such as Python.
         default = "0.4" if settings.master.startswith("k8s") else "0.1"
         factor = float(conf.get("spark.executor.memoryOverheadFactor", default))
+        least = _spark_size(conf.get("spark.executor.minMemoryOverhead", ""))
     except ValueError:
         return None
-    return max(int(heap * factor), OVERHEAD_FLOOR)
+    return max(int(heap * factor), OVERHEAD_FLOOR if least is None else least)
 
 
 def _spark_size(text: str) -> int | None:

@@ -207,6 +207,8 @@ def test_brokers_that_hosts_cannot_reach() -> None:
         ("yarn", {"spark_executor_cores": "4", "spark_executor_memoryOverhead": "much"}, None, False),
         ("yarn", {"spark_executor_cores": "4", "spark_executor_memory": "16g"}, None, False),
         ("yarn", {"spark_executor_cores": "4", "spark_task_cpus": "2"}, 1024, True),
+        ("yarn", {"spark_executor_cores": "4", "spark_executor_minMemoryOverhead": "1536m"}, None, False),
+        ("yarn", {"spark_executor_minMemoryOverhead": "little"}, None, False),
         ("k8s://host", {"spark_executor_memory": "2g"}, None, False),
         ("k8s://host", {"spark_executor_memory": "1g"}, 768, False),
         ("spark://master:7077", {"spark_executor_cores": "4"}, None, False),
@@ -216,6 +218,18 @@ def test_memory_outside_of_the_heap(master: str, conf: dict[str, str], planned: 
     found = diagnose(survey(GOOD, GOOD, settings=settings(master=master, **conf)))
     expected = [] if planned is None else [(f"--conf spark.executor.memoryOverhead={planned}m", is_problem)]
     assert [(each.remedy, each.is_problem) for each in found] == expected
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://host"])
+def test_memory_of_python_is_added_to_what_an_executor_has(master: str) -> None:
+    """Spark asks YARN and Kubernetes for it, beside the overhead (`ResourceProfile.getResourcesForClusterManager`)."""
+    given = {"spark_executor_cores": "4", "spark_executor_memory": "1g"}
+    enough = settings(master=master, **given, spark_executor_pyspark_memory="2g")
+    assert diagnose(survey(GOOD, GOOD, settings=enough)) == []
+    little = settings(master=master, **given, spark_executor_pyspark_memory="512m")
+    found = diagnose(survey(GOOD, GOOD, settings=little))
+    assert [each.remedy for each in found] == ["--conf spark.executor.pyspark.memory=1152m"]
+    assert [each.is_problem for each in found] == [True]
 
 
 @pytest.mark.parametrize(
