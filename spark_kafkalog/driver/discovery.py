@@ -192,7 +192,7 @@ class Discovery:
     def records(self, at: Offsets, max_bytes: int) -> dict[TopicPartition, FetchedRecords]:
         """Fetch records from an offset of each partition: one request of about `max_bytes` to each leader.
 
-        Nothing is retried.
+        It is for no more than `kafka.fetch.max.bytes`. Nothing is retried.
 
         Raises:
             ClientError, KafkaError: A request has failed.
@@ -200,10 +200,11 @@ class Discovery:
         from kafkalog.client.fetch.fetch_request import read_partition
 
         cluster = self._connected()
-        level = self._options.client.isolation_level
+        client = self._options.client
+        most = min(max_bytes, client.fetch_max_bytes)
         found = {}
         for node_id, asked in self._by_leader(cluster, at, strict=True).items():
-            for tp, data in self._fetched(cluster, node_id, asked, max_bytes, max_bytes, level).items():
+            for tp, data in self._fetched(cluster, node_id, asked, most, most, client.isolation_level).items():
                 if tp in at:
                     found[tp] = read_partition(tp, data, at[tp])
         return found

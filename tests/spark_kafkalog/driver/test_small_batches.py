@@ -118,6 +118,14 @@ def test_large_records_are_left_to_tasks_the_second_time_unasked(small: Any, top
     assert len(reader.read(whole(topic, 2), marks(reader))) == 1
 
 
+def test_batches_as_large_as_no_response_can_be(small: Any, topics: Topics) -> None:
+    topic = topics.create("no-limit")
+    topics.produce(topic, numbers(10))
+    reader = small(topic, smallBatchBytes="4g")
+    (rows,) = reader.read(whole(topic, 10), marks(reader))
+    assert rows["value"].to_pylist() == numbers(10)
+
+
 def test_a_large_record_does_not_end_small_batches(small: Any, topics: Topics) -> None:
     topic = topics.create("once-large")
     topics.produce(topic, [bytes(2000)] * 2 + numbers(10))
