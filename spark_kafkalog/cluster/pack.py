@@ -62,8 +62,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _replacing(output: Path) -> Iterator[Path]:
-    """Write beside the target and rename, so that no half of an archive is ever submitted."""
-    handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
+    """Write beside the target and rename, so that no half of an archive is ever submitted.
+
+    Raises:
+        PackError: There can be no such file.
+    """
+    if output.is_dir():
+        raise PackError(f"-o {output}: it is a directory")
+    try:
+        handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
+    except OSError as error:
+        raise PackError(f"-o {output}: {error.strerror}") from None
     os.close(handle)
     part = Path(name)
     try:

@@ -203,7 +203,8 @@ def test_kernels_of_a_place_that_cannot_be_written(
             2,
             "-o environment.tar: expected a name that ends with .tar.gz, .tgz or .zip",
         ),
-        (["-o", "no/such/place.tgz"], 1, "No such file or directory"),
+        (["-o", "no/such/place.tgz"], 1, "kafkalog: -o no/such/place.tgz: No such file or directory\n"),
+        (["-o", "directory.zip"], 1, "kafkalog: -o directory.zip: it is a directory\n"),
         (["-o", "x.tgz", "--package", "nope"], 1, "nope is not installed"),
         (["-o", "x.tgz", "--cpu", "z80"], 1, "--cpu z80"),
     ],
@@ -213,6 +214,7 @@ def test_what_cannot_be_packed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
+    Path("directory.zip").mkdir()
     assert run(*words) == code
     assert message in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.rglob("*")) == [tmp_path / "directory.zip"]
