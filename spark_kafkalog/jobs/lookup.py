@@ -47,6 +47,8 @@ def read(spark: SparkSession, path: str, kind: str, column: str | None) -> DataF
 
     reader = spark.read.option("header", "true") if kind == "csv" else spark.read
     table = reader.format(kind).load(path)
+    if not table.columns:
+        raise UsageError(f"--lookup {path} has no columns: it is empty")
     column = table.columns[0] if column is None else column
     if column not in table.columns:
         raise UsageError(f"--lookup {path} has no column {column!r}, but {', '.join(table.columns)}")
@@ -54,12 +56,16 @@ def read(spark: SparkSession, path: str, kind: str, column: str | None) -> DataF
     if not others:
         raise UsageError(f"--lookup {path} has no column beside {column!r}: there is nothing to add to records")
     entries = table.select(
-        F.col(f"`{column}`").cast("string").alias(_KEY),
-        F.struct(*(F.col(f"`{name}`") for name in others)).alias(_ENTRY),
+        F.col(_quoted(column)).cast("string").alias(_KEY),
+        F.struct(*(F.col(_quoted(name)) for name in others)).alias(_ENTRY),
     )
     rows = entries.limit(MOST_ROWS + 1).collect()
     check(path, rows)
     return spark.createDataFrame(rows, entries.schema)
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
 
 
 def check(path: str, rows: Sequence[Row]) -> None:

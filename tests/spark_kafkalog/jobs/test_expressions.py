@@ -201,6 +201,7 @@ def test_lookup_finds_the_longest_prefix_or_the_equal_key(spark: SparkSession, t
 @pytest.mark.parametrize(
     ("text", "column", "message"),
     [
+        ("", None, "has no columns"),
         ("a,b\n1,x\n2,y\n1,z\n", None, "has 2 rows for '1'"),
         ("a,b\n", None, "has no rows"),
         ("a\n1\n", None, "no column beside 'a'"),
@@ -213,6 +214,11 @@ def test_lookups_that_cannot_be_used(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         read_lookup(spark, tmp_path / "t.csv", text, column)
+
+
+def test_lookups_with_any_names_of_columns(spark: SparkSession, tmp_path: Any) -> None:
+    table = read_lookup(spark, tmp_path / "t.csv", "k`y,a`b,c.d\n1,x,y\n")
+    assert [(row.lookup_key, row.lookup_entry.asDict()) for row in table.collect()] == [("1", {"a`b": "x", "c.d": "y"})]
 
 
 def test_rejected_are_described() -> None:
