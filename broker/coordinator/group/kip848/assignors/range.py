@@ -7,6 +7,7 @@ each: records of one key in two topics reach one member. This is Kafka's `RangeA
 
 from __future__ import annotations
 
+from itertools import chain
 from uuid import UUID
 
 from broker.coordinator.group.kip848.assignors.spec import GroupSpec
@@ -20,18 +21,24 @@ def assign_range(group: GroupSpec) -> dict[str, Assignment]:
         AssignorError: a member is subscribed to a topic that does not exist.
     """
     members = sorted(group.members, key=lambda member_id: _order(group, member_id))
-    subscribers: dict[UUID, list[str]] = {}
+    places = {member_id: place for place, member_id in enumerate(members)}
+    # Most members have the same subscription: look at its topics once.
+    alike: dict[frozenset[UUID], list[str]] = {}
     for member_id in members:
-        for topic_id in group.members[member_id].topics:
-            subscribers.setdefault(topic_id, []).append(member_id)
+        alike.setdefault(group.members[member_id].topics, []).append(member_id)
+    subscribers: dict[UUID, list[list[str]]] = {}
+    for topics, some in alike.items():
+        for topic_id in topics:
+            subscribers.setdefault(topic_id, []).append(some)
     result: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in members}
-    for topic_id, subscribed in subscribers.items():
+    for topic_id, lists in subscribers.items():
+        subscribed = lists[0] if len(lists) == 1 else sorted(chain(*lists), key=places.__getitem__)
         least, extra = divmod(group.count(topic_id), len(subscribed))
         start = 0
-        for place, member_id in enumerate(subscribed):
+        # If there are fewer partitions than members, only the first ones get any.
+        for place, member_id in enumerate(subscribed if least else subscribed[:extra]):
             end = start + least + (place < extra)
-            if start < end:
-                result[member_id][topic_id] = frozenset(range(start, end))
+            result[member_id][topic_id] = frozenset(range(start, end))
             start = end
     return dict(result)
 

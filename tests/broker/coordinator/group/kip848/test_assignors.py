@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -116,6 +116,25 @@ def test_uniform_does_not_take_topics_times_partitions_steps(monkeypatch: pytest
     result = uniform.assign_uniform(GroupSpec(members, dict.fromkeys(topics, 10)))
     assert sum(map(count_partitions, result.values())) == 1000
     assert sum(pushed.values()) < 3 * 1000
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_a_subscription_that_members_share_is_looked_at_once(name: str) -> None:
+    """Otherwise a group takes members times topics steps, whatever its members get."""
+    looks = 0
+
+    class Topics(frozenset[UUID]):
+        def __iter__(self) -> Iterator[UUID]:
+            nonlocal looks
+            looks += 1
+            return super().__iter__()
+
+    topics = Topics(topic_id(number) for number in range(3))
+    group = GroupSpec({f"m{number}": MemberSpec(topics) for number in range(9)}, dict.fromkeys(topics, 2))
+    looks = 0
+    result = ASSIGNORS[name](group)
+    assert looks <= 1
+    _valid(group, result)
 
 
 def test_range_gives_runs_of_the_same_numbers() -> None:
