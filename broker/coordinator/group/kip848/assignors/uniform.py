@@ -8,6 +8,7 @@ have fewer than its present owner had.
 from __future__ import annotations
 
 import heapq
+import sys
 from uuid import UUID
 
 from broker.coordinator.group.kip848.assignors.spec import GroupSpec, Partition, grouped, partitions_of
@@ -94,8 +95,9 @@ class _Balance:
 
     def spread(self, unassigned: list[Partition]) -> None:
         """Give every partition an owner and level the loads."""
+        lightest: dict[UUID, list[tuple[int, str, int]]] = {}
         for partition in sorted(unassigned, key=self._order):
-            self._give(partition, self._least_loaded(partition[0]))
+            self._give(partition, self._least_loaded_so_far(partition[0], lightest))
         movable = [
             (topic_id, partition)
             for topic_id, members in self._subscribers.items()
@@ -103,20 +105,31 @@ class _Balance:
             for partition in range(self._group.count(topic_id))
         ]
         movable.sort(key=self._order)
-        moved = True
         # The loop ends, because every move makes the sum of the squared loads smaller.
-        while moved:
-            moved = False
-            for partition in movable:
-                owner = self._owner[partition]
-                lightest = self._least_loaded(partition[0])
-                if self._load(owner) > self._load(lightest) + 1:
-                    del self._owned[owner][partition]
-                    self._note(owner)
-                    self._give(partition, lightest)
-                    moved = True
+        while self._level(movable):
+            pass
         for member_id, partitions in self._lists.items():
             partitions[:] = self._owned[member_id]
+
+    def _level(self, movable: list[Partition]) -> bool:
+        """Move each partition once that has a lighter subscriber; return whether there was one."""
+        moved = False
+        # Most partitions stay. A subscriber is as light as the lightest one was, or has lost a partition since.
+        least: dict[UUID, int] = {}
+        least_owner = sys.maxsize
+        for partition in movable:
+            topic_id, owner = partition[0], self._owner[partition]
+            if topic_id in least and self._load(owner) <= min(least[topic_id], least_owner) + 1:
+                continue
+            lightest = self._least_loaded(topic_id)
+            least[topic_id] = self._load(lightest)
+            if self._load(owner) > self._load(lightest) + 1:
+                del self._owned[owner][partition]
+                self._note(owner)
+                least_owner = min(least_owner, self._load(owner))
+                self._give(partition, lightest)
+                moved = True
+        return moved
 
     def _order(self, partition: Partition) -> tuple[float, int, int, UUID]:
         """Sort the topics: first those with many partitions for each subscriber, then those with few subscribers."""
@@ -128,11 +141,30 @@ class _Balance:
         return len(self._owned[member_id])
 
     def _least_loaded(self, topic_id: UUID) -> str:
+        """Return the lightest subscriber of a topic; the one with the least id, if several are."""
+        return min(map(self._top, self._of_topic[topic_id]))[1]
+
+    def _least_loaded_so_far(self, topic_id: UUID, lightest: dict[UUID, list[tuple[int, str, int]]]) -> str:
+        """Return what `_least_loaded` returns, while loads only grow; it does not look at each subscription.
+
+        Args:
+            lightest: kept by the caller: by topic, a heap of the load and id of the lightest member of each
+                subscription, with the subscription's number.
+        """
         heaps = self._of_topic[topic_id]
-        for heap in heaps:
-            while heap[0][0] != self._load(heap[0][1]):
-                heapq.heappop(heap)
-        return min(heap[0] for heap in heaps)[1]
+        found = lightest.get(topic_id)
+        if found is None:
+            found = lightest[topic_id] = [(*self._top(heap), number) for number, heap in enumerate(heaps)]
+            heapq.heapify(found)
+        while (top := self._top(heaps[found[0][2]])) != found[0][:2]:
+            heapq.heapreplace(found, (*top, found[0][2]))
+        return found[0][1]
+
+    def _top(self, heap: list[tuple[int, str]]) -> tuple[int, str]:
+        """Return the lightest member of a subscription, with its load."""
+        while heap[0][0] != self._load(heap[0][1]):
+            heapq.heappop(heap)
+        return heap[0]
 
     def _give(self, partition: Partition, member_id: str) -> None:
         self._owned[member_id][partition] = None

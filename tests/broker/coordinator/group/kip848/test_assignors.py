@@ -110,12 +110,33 @@ def test_uniform_does_not_take_topics_times_partitions_steps(monkeypatch: pytest
         pushed[entry[1]] += 1
         heapq.heappush(heap, entry)
 
-    monkeypatch.setattr(uniform, "heapq", SimpleNamespace(heapify=heapq.heapify, heappop=heapq.heappop, heappush=count))
+    counting = SimpleNamespace(**{**vars(heapq), "heappush": count})
+    monkeypatch.setattr(uniform, "heapq", counting)
     topics = [topic_id(number) for number in range(100)]
     members = {f"m{number}": MemberSpec(frozenset(topics[: 100 - number])) for number in range(3)}
     result = uniform.assign_uniform(GroupSpec(members, dict.fromkeys(topics, 10)))
     assert sum(map(count_partitions, result.values())) == 1000
     assert sum(pushed.values()) < 3 * 1000
+
+
+def test_uniform_does_not_take_members_times_partitions_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each member has a subscription of its own, and all share one topic."""
+    looks = 0
+    load = uniform._Balance._load
+
+    def count(self: uniform._Balance, member_id: str) -> int:
+        nonlocal looks
+        looks += 1
+        return load(self, member_id)
+
+    monkeypatch.setattr(uniform._Balance, "_load", count)
+    shared = topic_id(0)
+    members = {f"m{number}": MemberSpec(frozenset([shared, topic_id(number + 1)])) for number in range(50)}
+    group = GroupSpec(members, {shared: 200, **{topic_id(number + 1): 1 for number in range(50)}})
+    result = uniform.assign_uniform(group)
+    _valid(group, result)
+    assert set(map(count_partitions, result.values())) == {5}
+    assert looks < 50 * 200
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
