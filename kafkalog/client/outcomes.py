@@ -59,3 +59,14 @@ def values_of(outcomes: Mapping[K, T | Exception]) -> dict[K, T]:
         # What cannot be done at all says more than what may be done later.
         raise min(errors, key=lambda each: isinstance(each, ClientTimeoutError))
     return {key: each for key, each in outcomes.items() if not isinstance(each, Exception)}
+
+
+def some_of(outcomes: Mapping[K, T | Exception]) -> tuple[dict[K, T], dict[K, Exception]]:
+    """Return the values and the errors, if there is a value or nothing at all.
+
+    Raises:
+        Exception: All outcomes are errors; see `values_of`.
+    """
+    errors = {key: each for key, each in outcomes.items() if isinstance(each, Exception)}
+    found = {key: each for key, each in outcomes.items() if key not in errors}
+    return values_of(found or outcomes), errors

@@ -43,8 +43,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 @reporting
 def run_describe(arguments: argparse.Namespace) -> int:
-    """Print the log directories of the brokers; return 1 if a broker does not exist."""
+    """Print the log directories of the brokers; return 1 if a broker does not exist, or does not answer.
+
+    A broker that does not answer does not hide the directories of the others, as it does in Kafka's tool.
+    """
     from kafkalog.client.admin import Admin
+    from kafkalog.client.outcomes import some_of
 
     wanted = _brokers(arguments.broker_list)
     topics = frozenset(filter(None, arguments.topic_list.split(",")))
@@ -58,10 +62,12 @@ def run_describe(arguments: argparse.Namespace) -> int:
             )
             return 1
         print("Querying brokers for log directories information", flush=True)
-        found = admin.replicas.describe_log_dirs(wanted or None)
+        found, errors = some_of(admin.replicas.describe_log_dirs_each(wanted or None))
     print(f"Received log directory information from brokers {_comma(found)}")
     print_json({"version": VERSION, "brokers": [_broker(each, found[each], topics) for each in found]})
-    return 0
+    for node, error in errors.items():
+        complain(f"the log directories of broker {node} are not known: {getattr(error, 'message', error)}")
+    return int(bool(errors))
 
 
 def _brokers(text: str) -> list[int]:

@@ -118,14 +118,25 @@ def _admin(arguments: argparse.Namespace) -> TransactionsAdmin:
 
 @reporting
 def run_list(arguments: argparse.Namespace) -> int:
-    """Print a row for each transactional id."""
+    """Print a row for each transactional id.
+
+    A broker that does not answer does not hide the ids of the others, as it does in Kafka's tool. Return 1 then.
+    """
+    from kafkalog.client.outcomes import some_of
+
     with _admin(arguments) as admin:
-        found = admin.list_transactions(
+        of_brokers = admin.list_transactions_each(
             states=arguments.state, producer_ids=arguments.producer_id, longer_than_ms=arguments.duration_filter
         )
+    listed, errors = some_of(of_brokers)
+    found = sorted(each for some in listed.values() for each in some)
     heads = ("TransactionalId", "Coordinator", "ProducerId", "TransactionState")
     _show(arguments, heads, [(each.transactional_id, each.coordinator, each.producer_id, each.state) for each in found])
-    return 0
+    for node, error in errors.items():
+        complain(
+            f"transactional ids whose coordinator is broker {node} are not listed: {getattr(error, 'message', error)}"
+        )
+    return int(bool(errors))
 
 
 @reporting

@@ -1,8 +1,8 @@
-"""Ask all brokers of a cluster for what they coordinate: their groups, or their transactions."""
+"""Ask all brokers of a cluster for what they have: their groups, transactions or log directories."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from kafkalog.client.cluster import Cluster
@@ -43,7 +43,9 @@ def ask_every_broker(cluster: Cluster, retry: Retry, ask: Callable[[int], T]) ->
     return retry.run(round_trip)
 
 
-def ask_each_broker(cluster: Cluster, retry: Retry, ask: Callable[[int], T]) -> dict[int, T | Exception]:
+def ask_each_broker(
+    cluster: Cluster, retry: Retry, ask: Callable[[int], T], brokers: Collection[int] | None = None
+) -> dict[int, T | Exception]:
     """Ask the live brokers at once; after errors that may pass, ask those again that had one.
 
     If one of them has left the cluster by then, all are asked again, as by `ask_every_broker`.
@@ -52,6 +54,7 @@ def ask_each_broker(cluster: Cluster, retry: Retry, ask: Callable[[int], T]) -> 
         cluster: The cluster.
         retry: Says when to try again, and until when.
         ask: Asks the broker of this id.
+        brokers: The brokers to ask, whether they are alive or not; None for the live ones.
 
     Returns:
         The answer of each broker, or its error. That is ClientTimeoutError where it has not answered in time.
@@ -60,7 +63,8 @@ def ask_each_broker(cluster: Cluster, retry: Retry, ask: Callable[[int], T]) -> 
         ClientTimeoutError: No broker has answered.
     """
     found: dict[int, T | Exception] = {}
-    left = _live(cluster, retry)
+    live = _live(cluster, retry)
+    left = live if brokers is None else list(brokers)
     while left:
         answers = ask_at_once(left, ask)
         again = {node: each for node, each in answers.items() if isinstance(each, Exception) and is_retriable(each)}
@@ -70,7 +74,7 @@ def ask_each_broker(cluster: Cluster, retry: Retry, ask: Callable[[int], T]) -> 
         left = [node for node in again if node not in ended]
         if left:
             live = _live(cluster, retry)
-            if not set(left) <= set(live):
+            if brokers is None and not set(left) <= set(live):
                 found, left = {}, live
     return dict(sorted(found.items()))
 

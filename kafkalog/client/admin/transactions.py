@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain
 from typing import NamedTuple
 
 from kafkalog.client.admin.connected import Connected
-from kafkalog.client.admin.every_broker import ask_every_broker
+from kafkalog.client.admin.every_broker import ask_each_broker, ask_every_broker
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
@@ -146,12 +146,26 @@ class TransactionsAdmin(Connected):
             UnsupportedVersionError: A broker does not know `longer_than_ms`.
             ConfigError: A coordinator does not know one of the states.
         """
-        request = ListTransactionsRequest(
-            state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=longer_than_ms
-        )
         retry = Retry(self.cluster.config)
-        answers = ask_every_broker(self.cluster, retry, lambda node_id: self._list(node_id, request, retry))
+        answers = ask_every_broker(self.cluster, retry, self._listing(states, producer_ids, longer_than_ms, retry))
         return sorted(chain.from_iterable(answers))
+
+    def list_transactions_each(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than_ms: int = -1,
+    ) -> dict[int, list[TransactionListing] | Exception]:
+        """List as `list_transactions` does; return for each broker the ids that it coordinates, or its error.
+
+        A broker that does not answer does not keep those of the others from being listed.
+
+        Raises:
+            ClientTimeoutError: No broker has answered.
+        """
+        retry = Retry(self.cluster.config)
+        return ask_each_broker(self.cluster, retry, self._listing(states, producer_ids, longer_than_ms, retry))
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """Describe the present transactions of these ids.
@@ -282,6 +296,15 @@ class TransactionsAdmin(Connected):
 
     def _timeout(self, retry: Retry) -> float:
         return min(self.cluster.config.request_timeout, max(retry.left, 0.001))
+
+    def _listing(
+        self, states: Iterable[str], producer_ids: Iterable[int], longer_than_ms: int, retry: Retry
+    ) -> Callable[[int], list[TransactionListing]]:
+        """Return what asks a broker for its transactional ids."""
+        request = ListTransactionsRequest(
+            state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=longer_than_ms
+        )
+        return lambda node_id: self._list(node_id, request, retry)
 
     def _list(self, node_id: int, request: ListTransactionsRequest, retry: Retry) -> list[TransactionListing]:
         answer: ListTransactionsResponse = self.cluster.request_to(node_id, request, timeout=self._timeout(retry))

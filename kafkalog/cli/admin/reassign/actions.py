@@ -135,8 +135,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
         for move in moves:
             print(move.told)
         if going:
-            now = progress.progress_of(going, admin.replicas.describe_log_dirs(), time.monotonic())
-            print(f"\n{progress.told(now, now)}")
+            print(f"\n{_progress(admin, going)}")
         elif not arguments.preserve_throttles:
             _clear_if_idle(admin, wanted)
     # As Kafka's tool: what is still going on is no failure.
@@ -175,13 +174,12 @@ def run_list_all(arguments: argparse.Namespace) -> int:
         if not going:
             print("No partition reassignments found.")
             return 0
-        now = progress.progress_of(going, admin.replicas.describe_log_dirs(), time.monotonic())
-    print("Current partition reassignments:")
-    for tp, each in sorted(going.items()):
-        adding = f" adding: {','.join(map(str, each.adding))}." if each.adding else ""
-        removing = f" removing: {','.join(map(str, each.removing))}." if each.removing else ""
-        print(f"{tp}: replicas: {','.join(map(str, each.replicas))}.{adding}{removing}")
-    print(f"\n{progress.told(now, now)}")
+        print("Current partition reassignments:")
+        for tp, each in sorted(going.items()):
+            adding = f" adding: {','.join(map(str, each.adding))}." if each.adding else ""
+            removing = f" removing: {','.join(map(str, each.removing))}." if each.removing else ""
+            print(f"{tp}: replicas: {','.join(map(str, each.replicas))}.{adding}{removing}", flush=True)
+        print(f"\n{_progress(admin, going)}")
     return 0
 
 
@@ -213,6 +211,15 @@ def _placements(admin: Admin, topics: Iterable[str], *, may_be_gone: bool = Fals
         for name, topic in described.items()
         for index, partition in topic.partitions.items()
     }
+
+
+def _progress(admin: Admin, going: Mapping[TopicPartition, Reassignment]) -> str:
+    """Return a line about what is left; without the bytes, where a broker does not tell what it has."""
+    try:
+        now = progress.progress_of(going, admin.replicas.describe_log_dirs(), time.monotonic())
+    except (KafkaError, ClientError) as error:
+        return f"{len(going)} partitions; how much is left, is not known: {getattr(error, 'message', error)}"
+    return progress.told(now, now)
 
 
 def _status(tp: TopicPartition, wanted: Sequence[int], going: object | None, current: Sequence[int] | None) -> str:

@@ -7,13 +7,15 @@ does not keep the others from being done.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from kafkalog.client.admin.connected import Connected
+from kafkalog.client.admin.every_broker import ask_each_broker
 from kafkalog.client.admin.replicas.explanations import ExplainedPartition, explain_partition
-from kafkalog.client.errors import ClientError, left_out
+from kafkalog.client.errors import left_out
+from kafkalog.client.outcomes import values_of
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ErrorCode, KafkaError, error_for
@@ -242,20 +244,30 @@ class ReplicaAdmin(Connected):
         """Describe the log directories of these brokers by path, with the replicas in them.
 
         None stands for all live brokers. One that dies before it has answered is left out.
+
+        Raises:
+            ClientTimeoutError: A broker has not answered in time.
+        """
+        return values_of(self.describe_log_dirs_each(brokers))
+
+    def describe_log_dirs_each(
+        self, brokers: Iterable[int] | None = None
+    ) -> dict[int, dict[str, LogDirInfo] | Exception]:
+        """Describe log directories as `describe_log_dirs` does; return for each broker its directories, or its error.
+
+        A broker that does not answer does not keep those of the others from being described.
+
+        Raises:
+            ClientTimeoutError: No broker has answered.
         """
         retry = Retry(self.cluster.config)
-        may_die = brokers is None
-        if brokers is None:
-            brokers = sorted(self._alive(retry))
-        found = {}
-        for node_id in brokers:
-            response: DescribeLogDirsResponse | None = self._ask(
-                node_id, DescribeLogDirsRequest(topics=None), retry, may_die=may_die
+
+        def ask(node_id: int) -> dict[str, LogDirInfo]:
+            response: DescribeLogDirsResponse = self.cluster.request_to(
+                node_id, DescribeLogDirsRequest(topics=None), timeout=retry.request_timeout
             )
-            if response is None:
-                continue
             _raise(response.error_code)
-            found[node_id] = {
+            return {
                 result.log_dir: LogDirInfo(
                     _outcome(result.error_code),
                     {
@@ -270,30 +282,15 @@ class ReplicaAdmin(Connected):
                 )
                 for result in response.results
             }
-        return found
+
+        return ask_each_broker(self.cluster, retry, ask, None if brokers is None else sorted(set(brokers)))
 
     # Inside
 
-    def _ask(self, node_id: int, request: Request, retry: Retry, *, may_die: bool = False) -> Any:
-        """Send a request to a broker; send it again where the broker does not answer.
-
-        With `may_die`, return None where the broker does not answer and is not alive any more.
-        """
-
-        def attempt() -> Any:
-            try:
-                return self.cluster.request_to(node_id, request, timeout=retry.request_timeout)
-            except ClientError:
-                if may_die and node_id not in self._alive(retry):
-                    return None
-                raise
-
+    def _ask(self, node_id: int, request: Request, retry: Retry) -> Any:
+        """Send a request to a broker; send it again where the broker does not answer."""
         self.cluster.metadata([], deadline=retry.deadline, refresh=True)
-        return retry.run(attempt)
-
-    def _alive(self, retry: Retry) -> Collection[int]:
-        """Return the brokers that are alive now."""
-        return self.cluster.metadata([], deadline=retry.deadline, refresh=True).brokers
+        return retry.run(lambda: self.cluster.request_to(node_id, request, timeout=retry.request_timeout))
 
     def _timeout_ms(self, retry: Retry) -> int:
         return round(min(retry.left, self.cluster.config.request_timeout) * 1000)
