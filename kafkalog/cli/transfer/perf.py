@@ -195,7 +195,7 @@ def _portions(arguments: argparse.Namespace) -> Iterator[list[bytes]]:
         pool, size = [], 8
     portion = max(1, min(PORTION, PORTION_BYTES // max(size, 1)))
     if arguments.throughput > 0:
-        portion = max(1, min(portion, int(arguments.throughput * PORTION_S)))
+        portion = max(1, int(min(portion, arguments.throughput * PORTION_S)))
     return _take(pool, arguments.num_records, portion)
 
 

@@ -60,6 +60,12 @@ def test_fewer_records_than_asked_for(broker_address: str, topic: str) -> None:
     assert b"WARNING" in done.stderr
 
 
+def test_a_throughput_without_limit(broker_address: str, topic: str) -> None:
+    words = ("--num-records", "10", "--payload-monotonic", "--throughput", "Infinity")
+    (line,) = produce(broker_address, topic, *words)
+    assert line.startswith("10 records sent")
+
+
 def test_throughput_and_numbers(broker_address: str, topic: str) -> None:
     (line,) = produce(broker_address, topic, "--num-records", "300", "--payload-monotonic", "--throughput", "2000")
     found = re.match(rf"300 records sent, ({NUMBER}) records/sec", line)
