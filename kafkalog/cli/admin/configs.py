@@ -249,7 +249,10 @@ def parse_configs(text: str) -> dict[str, str]:
             not show it.
     """
     found = {}
-    pairs = re.split("," + _OUTSIDE_BRACKETS, text) if text else []
+    pairs = re.split("," + _OUTSIDE_BRACKETS, text)
+    while pairs and not pairs[-1]:
+        # Commas at the end: Java's `split` leaves out what is empty there.
+        pairs.pop()
     for number, pair in enumerate(pairs, 1):
         words = re.split("=" + _OUTSIDE_BRACKETS, pair)
         # The pair may be a password, or a part of one. A message says only where it is.

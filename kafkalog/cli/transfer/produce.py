@@ -355,7 +355,7 @@ class LineReader:
         key, value = self._cut(self.parse_key, rest, self.key_separator, "key separator")
         pairs: tuple[tuple[str, bytes | None], ...] = ()
         if headers is not None and headers != self.null_marker:
-            pairs = tuple(self._header(pair) for pair in headers.split(self.headers_separator))
+            pairs = tuple(map(self._header, self._pairs(headers)))
         return self._nullable(value), None if key is None else self._nullable(key), pairs
 
     def _cut(self, enabled: bool, text: bytes, separator: bytes, name: str) -> tuple[bytes | None, bytes]:
@@ -368,6 +368,13 @@ class LineReader:
             return None, text
         shown = text[:80].decode(errors="replace")
         raise LineError(f"no {name} found in line {self.line_number}: '{shown}'; ignore.error=true takes it as a value")
+    def _pairs(self, headers: bytes) -> list[bytes]:
+        """Return the headers of a line. Java's `split` leaves out empty ones at the end, unless there is no other."""
+        found = headers.split(self.headers_separator)
+        while len(found) > 1 and not found[-1]:
+            found.pop()
+        return [] if found == [b""] and headers else found
+
 
     def _header(self, pair: bytes) -> tuple[str, bytes | None]:
         key, found, value = pair.partition(self.headers_key_separator)

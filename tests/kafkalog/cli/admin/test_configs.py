@@ -169,7 +169,8 @@ def test_what_is_refused(broker_address: str, topic: str) -> None:
 
 def test_words_of_add_config() -> None:
     assert parse_configs("a=1,b=[x,y], c.d = z ,e=") == {"a": "1", "b": "x,y", "c.d": "z", "e": ""}
+    assert parse_configs("a=1,b=2,,") == {"a": "1", "b": "2"}
     assert parse_configs("a=[k=v,l=w]") == {"a": "k=v,l=w"}
-    for wrong in ("a", "a=1,b", "a=b=c", "a b=1", "=1"):
+    for wrong in ("a", "a=1,b", "a=1,,b=2", "a=b=c", "a b=1", "=1"):
         with pytest.raises(UsageError, match="--add-config"):
             parse_configs(wrong)

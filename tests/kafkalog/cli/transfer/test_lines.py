@@ -43,3 +43,19 @@ def test_lines_are_the_same_in_whatever_blocks_they_come(
         assert lines(monkeypatch, data[:first], data[first:second], data[second:]) == expected
     assert lines(monkeypatch, *([data] if data else [])) == expected
     assert lines(monkeypatch, *(bytes([each]) for each in data)) == expected
+
+
+def test_no_more_of_a_line_is_kept_than_shows_that_it_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = [b"a\n", *[b"x" * 60] * 50, b"x\nb", b"\n"]
+    first, long, last = lines(monkeypatch, *blocks)
+    assert (first, last) == (b"a", b"b")
+    assert 100 < len(long) < 200
+
+
+def test_empty_headers_at_the_end_are_none_as_in_java() -> None:
+    reader = produce.LineReader.from_properties({"parse.headers": "true"})
+    assert reader.parse(b"a:1,,\tv") == (b"v", None, (("a", b"1"),))
+    assert reader.parse(b",\tv") == (b"v", None, ())
+    for wrong in (b"\tv", b"a:1,,b:2\tv"):
+        with pytest.raises(produce.LineError, match="no header key separator"):
+            reader.parse(wrong)
