@@ -255,12 +255,11 @@ def _send_all(
 def read_lines(descriptor: int, max_size: int) -> Iterator[list[bytes]]:
     r"""Yield lines as they arrive, many at a time, without their ends: `\n`, `\r\n` or `\r`, as for Kafka's reader.
 
-    Raises:
-        LineError: A line is longer than a record may be.
+    Of a line that is longer than `max_size`, so much is yielded that the producer refuses the record.
     """
     prompt = os.isatty(descriptor)
     rest: list[bytes] = []
-    kept = count = 0
+    kept = 0
     held = b""
     while True:
         if prompt and not rest:
@@ -275,14 +274,11 @@ def read_lines(descriptor: int, max_size: int) -> Iterator[list[bytes]]:
             data = data.removesuffix(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         head, newline, tail = data.rpartition(b"\n")
         if not newline:
-            rest.append(data)
-            kept += len(data)
-            if kept > max_size:
-                raise LineError(f"line {count + 1} is longer than max.request.size ({max_size})")
+            if kept <= max_size:
+                rest.append(data)
+                kept += len(data)
             continue
-        lines = b"".join((*rest, head)).split(b"\n")
-        count += len(lines)
-        yield lines
+        yield b"".join((*rest, head)).split(b"\n")
         rest = [tail] if tail else []
         kept = len(tail)
     if rest or held:
@@ -368,13 +364,13 @@ class LineReader:
             return None, text
         shown = text[:80].decode(errors="replace")
         raise LineError(f"no {name} found in line {self.line_number}: '{shown}'; ignore.error=true takes it as a value")
+
     def _pairs(self, headers: bytes) -> list[bytes]:
         """Return the headers of a line. Java's `split` leaves out empty ones at the end, unless there is no other."""
         found = headers.split(self.headers_separator)
         while len(found) > 1 and not found[-1]:
             found.pop()
         return [] if found == [b""] and headers else found
-
 
     def _header(self, pair: bytes) -> tuple[str, bytes | None]:
         key, found, value = pair.partition(self.headers_key_separator)

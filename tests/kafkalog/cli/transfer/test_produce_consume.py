@@ -228,9 +228,15 @@ def test_undelivered_lines_of_a_transaction(broker_address: str) -> None:
 
 
 def test_a_line_longer_than_any_request(broker_address: str, topic: str) -> None:
-    done = produce(broker_address, topic, b"one\n" + b"x" * 3_000_000 + b"\n", check=1)
+    data = b"one\n" + b"x" * 3_000_000 + b"\nthree\n"
+    done = produce(broker_address, topic, data, check=1)
     assert "max.request.size" in done.stderr.decode()
-    assert consume(broker_address, topic, 1) == b"one\n"
+    assert done.stderr.endswith(b"kafkalog: 1 records were not delivered\n")
+    assert consume(broker_address, topic, 2) == b"one\nthree\n"
+    produce(broker_address, topic, data, "--producer-property", f"transactional.id={topic}", check=1)
+    assert consume(broker_address, topic, 2, "--isolation-level", "read_committed", "--timeout-ms", "1000") == (
+        b"one\nthree\n"
+    )
 
 
 def test_a_topic_that_does_not_exist(start_broker: Callable[..., KafkalogBroker]) -> None:
