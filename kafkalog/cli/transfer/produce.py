@@ -87,7 +87,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="FILE",
         help="a file of producer properties",
     )
-    parser.add_argument("--sync", action="store_true", help="wait for every record before the next is sent")
+    parser.add_argument(
+        "--sync", action="store_true", help="wait for every record before the next is sent; stop at one that fails"
+    )
     parser.add_argument(
         "--compression-codec",
         nargs="?",
@@ -247,9 +249,10 @@ def _send_all(
                 value, key, headers = reader.parse(line)
                 outcome.sent += 1
                 future = producer.send(topic, value, key, headers)
-                if arguments.sync:
-                    future.exception()
+                outcome.stopped = arguments.sync and future.exception() is not None
                 future.add_done_callback(outcome.note)
+                if outcome.stopped:
+                    return
 
 
 def read_lines(descriptor: int, max_size: int) -> Iterator[list[bytes]]:

@@ -239,6 +239,15 @@ def test_a_line_longer_than_any_request(broker_address: str, topic: str) -> None
     )
 
 
+def test_a_record_that_fails_ends_the_input_of_sync(broker_address: str) -> None:
+    """As with Kafka's tool: who waits for each record does not want later ones without it."""
+    name = new_topic(broker_address, 1, "--config", "max.message.bytes=1000")
+    done = produce(broker_address, name, b"one\n" + b"x" * 2000 + b"\nthree\n", "--sync", check=1)
+    assert f"sending to {name}: MESSAGE_TOO_LARGE" in done.stderr.decode()
+    produce(broker_address, name, b"four\n")
+    assert consume(broker_address, name, 2) == b"one\nfour\n"
+
+
 def test_a_topic_that_does_not_exist(start_broker: Callable[..., KafkalogBroker]) -> None:
     broker = start_broker({"auto.create.topics.enable": "false"})
     said = produce(broker.bootstrap, "missing", b"x\n", check=1).stderr
