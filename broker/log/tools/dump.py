@@ -249,6 +249,8 @@ def _dump_index(file: str, verify_only: bool, sanity_only: bool, problems: list[
 
 
 def _last_offset_at(fd: int, position: int, end: int) -> int:
+    if position < 0:
+        return -1
     try:
         return next((header.last_offset for _, header in headers(fd, position, end)), -1)
     except RecordsError:
@@ -306,6 +308,8 @@ def _dump_time_index(file: str, verify_only: bool, sanity_only: bool, problems: 
 
 def _batch_reaching(fd: int, position: int, offset: int) -> tuple[int, int] | None:
     """Return `(last offset, largest record timestamp)` of the first batch that reaches `offset`."""
+    if position < 0:
+        return None
     try:
         for at, header in headers(fd, position, os.fstat(fd).st_size):
             if header.last_offset >= offset:

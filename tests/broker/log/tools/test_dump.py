@@ -12,6 +12,7 @@ import pytest
 from broker.log.log_config import LogConfig
 from broker.log.tools import dump
 from broker.log.tools.dump import dump_file
+from kafkalog.storage.index_entries import OFFSET_ENTRY
 from peers import require
 from peers.brokers import kafka
 from tests.broker.log.support import NOW, batch, open_log
@@ -120,3 +121,17 @@ def test_the_entries_of_the_offset_index_are_searched_and_not_walked(
     assert problems == []
     assert printed[1:] == [f"timestamp: {NOW + number} offset: {number}" for number in range(1, 50)]
     assert walks == [49]
+
+
+def test_entries_with_impossible_positions_are_mismatches(tmp_path: Path) -> None:
+    directory = sample(tmp_path).dir
+    index, times = (directory / f"{0:020d}{kind}" for kind in (".index", ".timeindex"))
+    offsets = [offset for offset, _ in dump.offset_index_entries(str(index))]
+    index.write_bytes(b"".join(OFFSET_ENTRY.pack(offset, -5) for offset in offsets))
+    problems: list[str] = []
+    assert list(dump_file(index, problems=problems))[1:] == [f"offset: {offset} position: -5" for offset in offsets]
+    wrong = [f"  Index offset: {offset}, log offset: -1" for offset in offsets]
+    assert problems == [f"Mismatches in :{index}", *wrong]
+    problems.clear()
+    assert len(list(dump_file(times, problems=problems))) == 1 + len(dump.time_index_entries(str(times)))
+    assert problems[0] == "The following indexed offsets are not found in the log."
