@@ -269,7 +269,8 @@ def _dump_time_index(file: str, verify_only: bool, sanity_only: bool, problems: 
     data = _read(file)
     rows = time_rows(data)
     if sanity_only:
-        sane = len(data) % TIME_ENTRY.size == 0 and (not rows or rows[-1][0] >= rows[0][0])
+        ends_well = not rows or (rows[-1][0] >= rows[0][0] and rows[-1][1] >= 0)
+        sane = len(data) % TIME_ENTRY.size == 0 and ends_well
         yield from _sanity(file, sane, problems)
         return
     stem = file.removesuffix(names.TIME_INDEX)

@@ -12,7 +12,7 @@ import pytest
 from broker.log.log_config import LogConfig
 from broker.log.tools import dump
 from broker.log.tools.dump import dump_file
-from kafkalog.storage.index_entries import OFFSET_ENTRY
+from kafkalog.storage.index_entries import OFFSET_ENTRY, TIME_ENTRY
 from peers import require
 from peers.brokers import kafka
 from tests.broker.log.support import NOW, batch, open_log
@@ -135,3 +135,11 @@ def test_entries_with_impossible_positions_are_mismatches(tmp_path: Path) -> Non
     problems.clear()
     assert len(list(dump_file(times, problems=problems))) == 1 + len(dump.time_index_entries(str(times)))
     assert problems[0] == "The following indexed offsets are not found in the log."
+
+
+def test_a_time_index_with_an_offset_before_its_segment_is_not_sane(tmp_path: Path) -> None:
+    times = sample(tmp_path).dir / "00000000000000000000.timeindex"
+    times.write_bytes(times.read_bytes()[: -TIME_ENTRY.size] + TIME_ENTRY.pack(NOW + 10**6, -1))
+    problems: list[str] = []
+    assert list(dump_file(times, index_sanity_check=True, problems=problems)) == [f"Dumping {times}"]
+    assert problems == [f"{times} is corrupt"]
