@@ -94,6 +94,7 @@ def _dump_text(arguments: argparse.Namespace, file: str) -> bool:
     if file.endswith(".kafka"):
         return _dump_0_7(arguments, file)
     problems: list[str] = []
+    damaged = False
     try:
         for line in dump_file(
             file,
@@ -106,6 +107,7 @@ def _dump_text(arguments: argparse.Namespace, file: str) -> bool:
             problems=problems,
         ):
             print(line)
+            damaged |= _tells_of_damage(line)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -116,18 +118,23 @@ def _dump_text(arguments: argparse.Namespace, file: str) -> bool:
     sys.stdout.flush()
     for problem in problems:
         print(problem, file=sys.stderr)
-    return bool(problems)
+    return damaged or bool(problems)
+
+
+def _tells_of_damage(line: str) -> bool:
+    # Lines about records have the text of users.
+    return not line.startswith("|") and (line.startswith("Found ") or line.endswith("isvalid: false"))
 
 
 def _dump_0_7(arguments: argparse.Namespace, file: str) -> bool:
-    """Return a segment of Kafka 0.7, whose offsets are positions."""
+    """Print a segment of Kafka 0.7, whose offsets are positions; return whether something in it does not fit."""
     from broker.log.kafka_0_7 import dump_lines
 
     failed = False
     try:
         for line in dump_lines(Path(file), deep=arguments.deep_iteration, payloads=arguments.print_data_log):
             print(line)
-            failed |= line.startswith("Found ") or line.endswith("isvalid: false")
+            failed |= _tells_of_damage(line)
     except BrokenPipeError:
         raise
     except (OSError, ValueError) as error:

@@ -53,7 +53,7 @@ def test_damage_is_reported(segment: Path) -> None:
     data = bytearray(segment.read_bytes())
     data[70] ^= 1
     segment.write_bytes(data)
-    assert "isvalid: false" in lines(run("log", "dump", str(segment)))[2]
+    assert "isvalid: false" in lines(run("log", "dump", str(segment), check=1))[2]
 
 
 @pytest.mark.usefixtures("processes")

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from broker.cli.log import dump
+from kafkalog.records.batch import Record, encode_batch
+from kafkalog.records.legacy.kafka_0_7 import encode_message
 from tests.broker.log.tools.sample import sample
 
 DAMAGED = {
@@ -54,3 +56,24 @@ def test_json(top: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert problems.keys() == {*DAMAGED, "meta.properties"}
     assert problems["00000000000000000030.txnindex"] == "version -1 of an aborted transaction"
     assert [row["offset"] for row in rows if row["type"] == "checkpoint"] == [5]
+
+
+DAMAGES = {"checksum": lambda data: data[:-1] + bytes((data[-1] ^ 1,)), "tail": lambda data: data[:-1]}
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize("what", DAMAGES)
+def test_a_damaged_log_fails_the_command(tmp_path: Path, form: list[str], what: str) -> None:
+    log = tmp_path / f"{0:020d}.log"
+    # Text of a user is no damage, whatever it says.
+    data = bytes(encode_batch([Record(0, 5, b"k", b"isvalid: false"), Record(1, 5, None, b"Found 1 invalid bytes")]))
+    log.write_bytes(data)
+    assert run(str(log), "--print-data-log", *form) == 0
+    log.write_bytes(DAMAGES[what](data))
+    assert run(str(log), *form) == 1
+
+
+def test_the_text_of_a_message_of_0_7_is_no_damage(tmp_path: Path) -> None:
+    log = tmp_path / f"{0:011d}.kafka"
+    log.write_bytes(encode_message(b"isvalid: false"))
+    assert run(str(log), "--print-data-log") == 0
