@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from broker.cli.log.common import PATHS, add_command, find, reporting
-from kafkalog.cli.shared.client_options import print_json
+from kafkalog.cli.shared.client_options import natural, print_json
 
 EXAMPLES = """\
 examples:
@@ -40,7 +40,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--index-sanity-check", action="store_true", help="only check that an index looks valid")
     parser.add_argument(
-        "--max-bytes", type=int, default=(1 << 31) - 1, metavar="N", help="read at most N bytes of a .log file"
+        "--max-bytes", type=natural, default=(1 << 31) - 1, metavar="N", help="read at most N bytes of a .log file"
     )
     parser.add_argument("--json", action="store_true", help="one object a line: a batch, or a row of another file")
     parser.set_defaults(run=run_dump, parser=parser)
@@ -56,6 +56,8 @@ def run_dump(arguments: argparse.Namespace) -> int:
         arguments.parser.error("name a FILE to dump, or a directory of them")
     if arguments.json and (arguments.verify_index_only or arguments.index_sanity_check):
         arguments.parser.error("--json prints what is there: `kafkalog log verify --json` compares")
+    if arguments.json and arguments.skip_record_metadata:
+        arguments.parser.error("--json prints whole records: --skip-record-metadata is for text")
     files: list[str] = []
     failed = False
     for path in paths:
@@ -73,8 +75,11 @@ def _dump_json(arguments: argparse.Namespace, file: str) -> bool:
     from broker.log.tools.dump_json import dump_rows
 
     failed = False
+    rows = dump_rows(
+        file, deep=arguments.deep_iteration, contents=arguments.print_data_log, max_bytes=arguments.max_bytes
+    )
     try:
-        for row in dump_rows(file, deep=arguments.deep_iteration, contents=arguments.print_data_log):
+        for row in rows:
             print_json(row)
             failed |= "problem" in row or row.get("valid") is False
     except BrokenPipeError:

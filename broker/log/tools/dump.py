@@ -27,6 +27,9 @@ from kafkalog.storage import names
 from kafkalog.storage.index_entries import OFFSET_ENTRY, TIME_ENTRY, offset_rows, time_rows
 from kafkalog.storage.snapshots import CorruptSnapshotError
 
+ALL_BYTES = (1 << 31) - 1
+"""Stands for no bound: Kafka's segments are no larger."""
+
 
 def dump_file(
     path: str | os.PathLike[str],
@@ -36,7 +39,7 @@ def dump_file(
     skip_record_metadata: bool = False,
     verify_index_only: bool = False,
     index_sanity_check: bool = False,
-    max_bytes: int = (1 << 31) - 1,
+    max_bytes: int = ALL_BYTES,
     problems: list[str] | None = None,
 ) -> Iterator[str]:
     """Yield lines that describe the file at `path`.
@@ -109,7 +112,7 @@ def _dump_log(
                 valid = position + header.size
         except RecordsError as error:
             problems.append(f"{file}: {error}")
-        if size > valid and max_bytes >= (1 << 31) - 1:
+        if size > valid and max_bytes >= ALL_BYTES:
             yield f"Found {size - valid} invalid bytes at the end of {os.path.basename(file)}"
     finally:
         os.close(fd)

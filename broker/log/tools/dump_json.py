@@ -14,7 +14,7 @@ from broker.log.index.transaction_index import TransactionIndex
 from broker.log.producer_state import producer_snapshots
 from broker.log.producer_state.control_batches import parse_marker
 from broker.log.segment.batch_scan import headers
-from broker.log.tools.dump import is_valid, time_index_entries
+from broker.log.tools.dump import ALL_BYTES, is_valid, time_index_entries
 from broker.log.tools.dump import offset_index_entries as index_entries
 from kafkalog.records.any_format import decode_any, timestamp_type
 from kafkalog.records.batch import MAGIC, BatchHeader, Record
@@ -27,8 +27,12 @@ from kafkalog.storage.snapshots import CorruptSnapshotError
 _TIMESTAMP_TYPES = ("NoTimestampType", "CreateTime", "LogAppendTime")
 
 
-def dump_rows(path: str, *, deep: bool = False, contents: bool = False) -> Iterator[dict[str, Any]]:
+def dump_rows(
+    path: str, *, deep: bool = False, contents: bool = False, max_bytes: int = ALL_BYTES
+) -> Iterator[dict[str, Any]]:
     """Yield an object for each batch or row; `deep` adds the batch's records, `contents` their keys and values.
+
+    `max_bytes` are the most bytes of a `.log` file that are read.
 
     Each object has `file` and `type`: batch, offset, timestamp, aborted_transaction, producer, leader_epoch,
     checkpoint, partition_metadata, meta_properties, or problem. Keys and values that are not UTF-8 are given in base64,
@@ -39,7 +43,7 @@ def dump_rows(path: str, *, deep: bool = False, contents: bool = False) -> Itera
     """
     try:
         # Some files are read here, others row by row.
-        kind, rows = _rows(path, deep or contents, contents)
+        kind, rows = _rows(path, deep or contents, contents, max_bytes)
         for row in rows:
             yield {"file": path, "type": kind, **row}
     except (
@@ -48,11 +52,11 @@ def dump_rows(path: str, *, deep: bool = False, contents: bool = False) -> Itera
         yield {"file": path, "type": "problem", "problem": str(error).removeprefix(f"{path}: ")}
 
 
-def _rows(path: str, deep: bool, contents: bool) -> tuple[str, Iterator[dict[str, Any]]]:
+def _rows(path: str, deep: bool, contents: bool, max_bytes: int) -> tuple[str, Iterator[dict[str, Any]]]:
     name = os.path.basename(path)
     base = names.offset_of(name) or 0
     if name.endswith(names.LOG):
-        return "batch", _batches(path, deep, contents)
+        return "batch", _batches(path, deep, contents, max_bytes)
     if name.endswith(names.TIME_INDEX):
         return "timestamp", ({"timestamp": at, "offset": base + relative} for at, relative in time_index_entries(path))
     if name.endswith(names.INDEX):
@@ -87,16 +91,16 @@ def _snapshot(path: str) -> Iterator[dict[str, Any]]:
         yield row._asdict()
 
 
-def _batches(path: str, deep: bool, contents: bool) -> Iterator[dict[str, Any]]:
+def _batches(path: str, deep: bool, contents: bool, max_bytes: int) -> Iterator[dict[str, Any]]:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        size = os.fstat(fd).st_size
+        size = min(os.fstat(fd).st_size, max_bytes)
         end = 0
         for position, header in headers(fd, 0, size):
             batch = os.pread(fd, header.size, position)
             end = position + header.size
             yield _batch(header, batch, position, deep, contents)
-        if end < size:
+        if end < size and max_bytes >= ALL_BYTES:
             raise RecordsError(f"{size - end} invalid bytes at the end, from position {end} on")
     finally:
         os.close(fd)

@@ -77,3 +77,21 @@ def test_the_text_of_a_message_of_0_7_is_no_damage(tmp_path: Path) -> None:
     log = tmp_path / f"{0:011d}.kafka"
     log.write_bytes(encode_message(b"isvalid: false"))
     assert run(str(log), "--print-data-log") == 0
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_at_most_so_many_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str], form: list[str]) -> None:
+    log = tmp_path / f"{0:020d}.log"
+    batch = bytes(encode_batch([Record(0, 5, b"k", b"v")]))
+    log.write_bytes(batch + bytes(encode_batch([Record(1, 5, b"k", b"v")], base_offset=1)))
+    for size, batches in ((0, 0), (len(batch) - 1, 0), (len(batch) + 7, 1), (2 * len(batch), 2)):
+        assert run(str(log), "--max-bytes", str(size), *form) == 0
+        printed = capsys.readouterr().out.splitlines()
+        assert sum("position" in line for line in printed) == batches
+
+
+@pytest.mark.parametrize("options", [["--max-bytes", "-1"], ["--json", "--skip-record-metadata"]])
+def test_options_that_cannot_be(tmp_path: Path, options: list[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        run(str(tmp_path), *options)
+    assert refused.value.code == 2
