@@ -66,6 +66,7 @@ _CRC_AT = 12
 _ATTRIBUTES_AT = 17
 _TIMESTAMP_AT = 18
 _MAX_SIZE = 0x7FFFFFFF
+_MAX_OFFSET = (1 << 63) - 1
 _ATTRIBUTE_MASKS = (CODEC_MASK, CODEC_MASK | LOG_APPEND_TIME_FLAG)
 _CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 
@@ -256,6 +257,8 @@ def _within(wrapper: BatchHeader, data: Buffer, check_crc: bool, same_magic: boo
         raise InvalidRecordError(
             f"compressed message at offset {wrapper.base_offset} ends with relative offset {records[-1].offset}"
         )
+    if base + max(record.offset for record in records) > _MAX_OFFSET:
+        raise InvalidRecordError(f"compressed message at offset {wrapper.base_offset} has offsets beyond 64 bits")
     return [record._replace(offset=base + record.offset) for record in records] if base else records
 
 

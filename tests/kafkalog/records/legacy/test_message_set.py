@@ -258,6 +258,13 @@ HOSTILE: dict[str, tuple[bytes, type[RecordsError]]] = {
         wrapped(bytes(encode_message_set([Record(9, 0, None, b"v")], magic=1)), offset=3),
         InvalidRecordError,
     ),
+    "a relative offset that is too large": (
+        wrapped(
+            b"".join(bytes(encode_message_set([Record(at, 0, None, b"v")], magic=1)) for at in (0, 2**63 - 1, 5)),
+            offset=10,
+        ),
+        InvalidRecordError,
+    ),
     "lz4 without a header": (
         sealed(b"\x00\x03" + NULL + b"\x00\x00\x00\x07\x04\x22\x4d\x18\x68\x40\x00"),
         CorruptRecordError,
