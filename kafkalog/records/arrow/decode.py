@@ -6,7 +6,7 @@ The loops run in compiled kernels, which the first call loads (`loader.load`) wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -31,6 +31,9 @@ TABLE_ROWS = 1024
 
 _KERNEL_CODECS = frozenset({Codec.NONE, Codec.SNAPPY, Codec.LZ4})
 _NO_HEADERS = np.zeros(3, np.int64)
+
+Located = Callable[[RecordsError, int], RecordsError]
+"""Returns an error about the batch at an offset with partition and offset in its text."""
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
@@ -92,7 +95,7 @@ def decode_arrow(
     next_offset = min(max(start, next_offset), end)
     if not converted:
         table[:, t.ATTRIBUTES] &= ~NO_TIMESTAMP_TYPE_FLAG
-    table = _visible(buf, table, start, aborted)
+    table = _visible(buf, table, start, aborted, decode.located)
     try:
         stopped_at = decode.take(table, check_crc, max_decompressed, max_batch or max_decompressed)
     except RecordsError as error:
@@ -266,16 +269,16 @@ class _Decode:
             raise error_for(status, index)
 
 
-def _visible(buf: Buffer, table: Any, start: int, aborted: Sequence[tuple[int, int]]) -> Any:
+def _visible(buf: Buffer, table: Any, start: int, aborted: Sequence[tuple[int, int]], located: Located) -> Any:
     """Return the rows of `table` whose records a consumer that starts at `start` sees."""
     visible = table[:, t.BASE_OFFSET] + table[:, t.LAST_OFFSET_DELTA] >= start
     visible &= table[:, t.ATTRIBUTES] & CONTROL_FLAG == 0
     if aborted:
-        visible &= ~_aborted(buf, table, aborted)
+        visible &= ~_aborted(buf, table, aborted, located)
     return table if visible.all() else table[visible]
 
 
-def _aborted(buf: Buffer, table: Any, transactions: Sequence[tuple[int, int]]) -> Any:
+def _aborted(buf: Buffer, table: Any, transactions: Sequence[tuple[int, int]], located: Located) -> Any:
     """Return which rows belong to aborted transactions, as Kafka's consumer finds them.
 
     A producer's batches are dropped from the first offset of its aborted transaction to the marker that ends it.
@@ -291,8 +294,11 @@ def _aborted(buf: Buffer, table: Any, transactions: Sequence[tuple[int, int]]) -
         while waiting and waiting[-1][1] <= row[t.BASE_OFFSET] + row[t.LAST_OFFSET_DELTA]:
             producers.add(waiting.pop()[0])
         if row[t.ATTRIBUTES] & CONTROL_FLAG:
-            if producer_id in producers and _is_abort(buf, row[t.POSITION]):
-                producers.remove(producer_id)
+            try:
+                if producer_id in producers and _is_abort(buf, row[t.POSITION]):
+                    producers.remove(producer_id)
+            except RecordsError as error:
+                raise located(error, row[t.BASE_OFFSET]) from None
         elif row[t.ATTRIBUTES] & TRANSACTIONAL_FLAG and producer_id in producers:
             dropped[index] = True
     return dropped

@@ -255,6 +255,13 @@ def test_aborted_transactions_and_markers_are_left_out() -> None:
     )
 
 
+def test_a_damaged_marker_of_an_aborted_transaction_is_named() -> None:
+    buf = _transaction(1, 0, b"aborted") + _marker(ControlRecordType.ABORT, 1, 1)
+    buf[-1] ^= 1
+    with pytest.raises(CorruptRecordError, match=r"^t-3 at offset 1: "):
+        _values(bytes(buf), aborted=[(1, 0)])
+
+
 def test_compacted_batches_leave_gaps() -> None:
     emptied = encode_batch([], base_offset=5)
     batch = encode_batch([Record(8, 0, None, b"a"), Record(11, 0, None, b"b")], base_offset=6)
