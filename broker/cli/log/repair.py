@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING
 
 from broker.cli.log.common import PATHS, Progress, add_command, add_progress, find, reporting
@@ -57,7 +58,7 @@ def run_repair(arguments: argparse.Namespace) -> int:
     if found.files:
         complain(f"{found.files[0]}: name the partition's directory, for what is wrong may be in several files")
         return 2
-    tops = sorted({partition.log_dir for partition in found.partitions} | set(found.log_dirs))
+    tops = sorted({partition.log_dir for partition in found.partitions} | set(map(os.path.abspath, found.log_dirs)))
     choice = Choice.SKIP if arguments.skip else Choice.TRUNCATE if arguments.truncate else Choice.ASK
     stamp = repair.time_stamp()
     with repair.locked(tops):

@@ -52,6 +52,7 @@ def locked(log_dirs: list[str]) -> Iterator[None]:
         InUseError: a broker uses one of them.
         OSError: a lock file cannot be opened.
     """
+    held: set[tuple[int, int]] = set()
     with ExitStack() as stack:
         for log_dir in log_dirs:
             path = os.path.join(log_dir, names.LOCK)
@@ -59,6 +60,11 @@ def locked(log_dirs: list[str]) -> Iterator[None]:
                 continue
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             stack.callback(os.close, fd)
+            status = os.fstat(fd)
+            if (status.st_dev, status.st_ino) in held:
+                # The directory has several names. Our own lock would pass for that of a broker.
+                continue
+            held.add((status.st_dev, status.st_ino))
             try:
                 # Take both kinds of lock: this broker uses flock, Apache Kafka a POSIX lock.
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import struct
 from pathlib import Path
 
 import pytest
 
+from broker.cli.log.repair import add_parser
 from broker.log.directories import checkpoints
 from broker.log.tools.checks.findings import Remedy
 from broker.log.tools.repair_plan import Choice, plan_repair
@@ -138,3 +140,20 @@ def test_a_last_marker_that_does_not_read_is_cut(log: Path) -> None:
     mend(log)
     assert path.stat().st_size == position
     assert values(log) == before[:-1]
+
+
+def repaired(*words: str) -> int:
+    parser = argparse.ArgumentParser()
+    add_parser(parser.add_subparsers())
+    arguments = parser.parse_args(["repair", *words])
+    return int(arguments.run(arguments))
+
+
+@pytest.mark.parametrize("paths", [["data"], ["link", "data"], ["link/t-0", "data"]])
+def test_other_names_of_a_log_directory(log: Path, monkeypatch: pytest.MonkeyPatch, paths: list[str]) -> None:
+    """Our own lock must not pass for that of a broker."""
+    (log.parent.parent / "link").symlink_to(log.parent)
+    os.truncate(logs(log)[-1], logs(log)[-1].stat().st_size - 5)
+    monkeypatch.chdir(log.parent.parent)
+    assert repaired(*paths) == 0
+    assert errors(log.parent) == []
