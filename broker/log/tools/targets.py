@@ -47,12 +47,20 @@ class PartitionDir:
 
 @dataclass
 class Targets:
-    """Hold the logs that were found; each list is in the order of the names."""
+    """Hold the logs that were found; each list is in the order of the names. No directory is there twice."""
 
     log_dirs: list[str] = field(default_factory=list)
     partitions: list[PartitionDir] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     """Files that the user named."""
+    _known: set[str] = field(default_factory=set)
+
+    def is_new(self, path: str) -> bool:
+        """Return whether the directory is asked about for the first time, under whichever of its names."""
+        real = os.path.realpath(path)
+        known = real in self._known
+        self._known.add(real)
+        return not known
 
 
 def find(paths: Iterable[str]) -> Targets:
@@ -80,10 +88,11 @@ def _search(path: str, targets: Targets, depth: int) -> bool:
         for entry in entries:
             (directories if entry.is_dir(follow_symlinks=depth == 0) else files).append(entry.name)
     if any(is_segment_file(name) for name in files):
-        targets.partitions.append(_partition(path, files))
+        if targets.is_new(path):
+            targets.partitions.append(_partition(path, files))
         return True
     found = any(name in TOP_FILES for name in files)
-    if found:
+    if found and targets.is_new(path):
         targets.log_dirs.append(path)
     for name in sorted(directories):
         # Hidden directories are backups of repairs, or belong to other programs.

@@ -157,3 +157,14 @@ def test_other_names_of_a_log_directory(log: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(log.parent.parent)
     assert repaired(*paths) == 0
     assert errors(log.parent) == []
+
+
+def test_a_partition_that_is_named_twice_is_repaired_once(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second repair would take out sound batches at the positions of the damaged ones."""
+    before = values(log)
+    path = logs(log)[1]
+    _, (at, _, offset), *_ = positions(path)
+    flip(path, at + 65)
+    assert repaired("--skip", str(log), f"{log}/", str(log.parent)) == 0
+    assert capsys.readouterr().out.count("take ") == 1
+    assert set(values(log)) >= {row for row in before if row[0] != offset}
