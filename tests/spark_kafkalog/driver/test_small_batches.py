@@ -72,6 +72,15 @@ def test_rows_of_all_partitions_come_with_the_plan(stream: Any, topics: Topics, 
     assert query.batches_in_planner == 2
 
 
+def test_a_topic_of_which_nothing_is_read_does_not_matter(stream: Any, topics: Topics) -> None:
+    topic, other = topics.create("small-assigned"), topics.create("small-other")
+    topics.produce(topic, numbers(10))
+    query = stream(assign=json.dumps({topic: [0], other: [7]}))
+    assert query.trigger()
+    assert query.values() == numbers(10)
+    assert query.batches_in_planner == 1
+
+
 def test_values_decoded_in_the_planner(stream: Any, topics: Topics) -> None:
     topic = topics.create("small-typed", 2)
     topics.produce(topic, [b'{"n": 1}', b"no json", b'{"n": 3}'])
