@@ -15,6 +15,7 @@ from typing import ParamSpec, TypeVar
 from kafkalog.client.errors import ClientError, KafkaError
 from kafkalog.records.errors import RecordsError
 from spark_kafkalog.data_loss import DataLossError
+from spark_kafkalog.offline.corrupt_log import CorruptLogError
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.sink.transactional.errors import OnceError
 from spark_kafkalog.values.registry.registry_error import SchemaRegistryError
@@ -23,7 +24,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-EXPECTED = (OptionsError, SchemaRegistryError, ClientError, KafkaError, RecordsError, DataLossError, OnceError)
+EXPECTED = (
+    OptionsError,
+    SchemaRegistryError,
+    ClientError,
+    KafkaError,
+    RecordsError,
+    DataLossError,
+    CorruptLogError,
+    OnceError,
+)
 """Errors of which the message says what to do. The log has their tracebacks at the level DEBUG."""
 
 

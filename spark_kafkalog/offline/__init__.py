@@ -7,4 +7,5 @@
 - `piece_reader`          on executors: pieces of segments as record batches
 - `segment`               the batches of one segment file, whole or damaged
 - `aborted_transactions`  which records read_committed leaves out
+- `corrupt_log`           the error of a damaged segment
 """

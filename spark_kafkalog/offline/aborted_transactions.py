@@ -16,7 +16,8 @@ from typing import NamedTuple
 from kafkalog.records.batch import BatchHeader, decode_batch
 from kafkalog.records.control import ControlRecordType, parse_control_type
 from kafkalog.records.errors import RecordsError
-from spark_kafkalog.offline.segment import Batches, CorruptLogError
+from spark_kafkalog.offline.corrupt_log import CorruptLogError
+from spark_kafkalog.offline.segment import Batches
 
 
 class Aborted(NamedTuple):

@@ -18,6 +18,7 @@ from kafkalog.storage import names as file_names
 from kafkalog.storage.checkpoints import salvage_offsets
 from kafkalog.storage.topics import INTERNAL_TOPICS, NEWER_INTERNAL_TOPICS
 from spark_kafkalog import offsets
+from spark_kafkalog.brief import brief, brief_rows
 from spark_kafkalog.columns import columns_of
 from spark_kafkalog.data_loss import Condition, reporter
 from spark_kafkalog.fs.globs import expand
@@ -55,6 +56,7 @@ class OfflineBatchReader(DataSourceReader):
         self._columns = columns_of(schema)
         self._starting, self._ending = options.source.batch_limits()
 
+    @brief
     def partitions(self) -> Sequence[InputPartition]:
         logs = Logs.find(self._options)
         starts = resolve(self._starting, logs.assigned, logs.lookup, starting=True)
@@ -66,7 +68,7 @@ class OfflineBatchReader(DataSourceReader):
         if not isinstance(partition, OfflinePartition):
             # PySpark makes such a partition of an empty list.
             return iter(())
-        return read_pieces(partition.pieces, self._options, self._columns)
+        return brief_rows(read_pieces(partition.pieces, self._options, self._columns))
 
 
 # ---------------------------------------------------------------------------------------------- which logs

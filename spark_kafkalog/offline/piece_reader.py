@@ -33,9 +33,10 @@ from spark_kafkalog.executor.batch_pieces import PIECE_BYTES, PIECE_ROWS, BatchT
 from spark_kafkalog.fs.interface import File, FileSystem
 from spark_kafkalog.fs.opening import file_system
 from spark_kafkalog.offline.aborted_transactions import Aborted, aborted_before
+from spark_kafkalog.offline.corrupt_log import CorruptLogError
 from spark_kafkalog.offline.offline_options import OfflineOptions
 from spark_kafkalog.offline.replica_directory import inspect, load_index, read_small, walk
-from spark_kafkalog.offline.segment import Batches, CorruptLogError, after_damage
+from spark_kafkalog.offline.segment import Batches, after_damage
 from spark_kafkalog.offline.segment_pieces import Segment, SegmentPiece
 
 logger = logging.getLogger(__name__)

@@ -27,10 +27,6 @@ SEARCH_BYTES = 64 << 20
 """The number of bytes behind damage that are searched for valid batches."""
 
 
-class CorruptLogError(RuntimeError):
-    """A segment is damaged before its end; the message names the file and the position."""
-
-
 class Batches:
     """Reads the batches in the first `end` bytes of an open segment file."""
 

@@ -18,7 +18,7 @@ from kafkalog.storage.index_arrays import OffsetEntries
 from spark_kafkalog.data_loss import DataLossError
 from spark_kafkalog.fs.interface import FileSystem
 from spark_kafkalog.offline import piece_reader, replica_directory
-from spark_kafkalog.offline.segment import CorruptLogError
+from spark_kafkalog.offline.corrupt_log import CorruptLogError
 from spark_kafkalog.offline.segment_pieces import Segment
 from spark_kafkalog.options.parsing import OptionsError
 from tests.broker.log.support import temporary_directory

@@ -21,7 +21,7 @@ from kafkalog.records.legacy.message_set import encode_message_set
 from spark_kafkalog.executor import batch_pieces
 from spark_kafkalog.executor.batch_pieces import cut_pieces, joined, modern
 from spark_kafkalog.offline import piece_reader
-from spark_kafkalog.offline.segment import CorruptLogError
+from spark_kafkalog.offline.corrupt_log import CorruptLogError
 from tests.broker.api.message_formats import alter, sent, topic_of
 from tests.broker.log.support import temporary_directory
 from tests.spark_kafkalog.offline.written import T0_MS, offsets, rows

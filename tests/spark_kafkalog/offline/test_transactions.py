@@ -17,7 +17,7 @@ from kafkalog.records.control import ControlRecordType
 from spark_kafkalog.fs.interface import FileSystem
 from spark_kafkalog.offline import replica_directory
 from spark_kafkalog.offline.aborted_transactions import Walk
-from spark_kafkalog.offline.segment import CorruptLogError
+from spark_kafkalog.offline.corrupt_log import CorruptLogError
 from spark_kafkalog.offline.segment_pieces import Segment
 from tests.broker.log.support import temporary_directory
 from tests.spark_kafkalog.offline.written import batch, marker, offsets, plan, write_segment, write_snapshot

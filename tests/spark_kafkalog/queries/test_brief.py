@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,15 +18,19 @@ from pyspark.sql.types import StringType, StructField, StructType
 from kafkalog.client.errors import ClientTimeoutError
 from spark_kafkalog.brief import brief, brief_rows
 from spark_kafkalog.columns import source_schema
+from spark_kafkalog.data_loss import DataLossError
+from spark_kafkalog.offline.corrupt_log import CorruptLogError
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.sink.transactional.errors import LedgerError
+from spark_kafkalog.source import KafkalogDataSource
 from spark_kafkalog.values.registry.registry_error import SchemaRegistryError
 from spark_kafkalog.values.typed_readers import TypedBatchReader, TypedStreamReader
 from spark_kafkalog.values.value_options import ValueOptions
 from spark_kafkalog.values.value_types import plan
 from tests.kafkalog.client.support import closed_port
 from tests.spark_kafkalog.conftest import Reads
-from tests.spark_kafkalog.without_spark import make_source
+from tests.spark_kafkalog.offline.written import batch, write_segment
+from tests.spark_kafkalog.without_spark import copied, make_source
 
 QUICK = {"kafka.default.api.timeout.ms": 300, "fetchOffset.numRetries": 1, "subscribe": "t"}
 
@@ -105,6 +110,30 @@ def test_rows_that_cannot_be_written() -> None:
     error = failing(lambda: writer.write(iter([rows])), ValueError)
     assert str(error) == "null topic present in the data. Use the topic option for setting a default topic."
     assert frames(error) == ["briefly"]
+
+
+def test_log_directories(tmp_path: Path) -> None:
+    """A directory that does not exist, a damaged segment, and one that is gone when it is read."""
+    absent = make_source_offline(tmp_path / "absent")
+    error = failing(absent.reader(absent.schema()).partitions, OptionsError)
+    assert frames(error) == ["briefly"]
+    log = write_segment(tmp_path / "t-0", [batch(0), batch(1), batch(2)], index_every=0)
+    source = make_source_offline(tmp_path)
+    reader = source.reader(source.schema())
+    (task,) = reader.partitions()
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    error = failing(lambda: list(reader.read(task)), CorruptLogError)
+    assert frames(error) == ["brief_rows"]
+    log.unlink()
+    error = failing(lambda: list(reader.read(task)), DataLossError)
+    assert frames(error) == ["brief_rows"]
+
+
+def make_source_offline(path: Path) -> KafkalogDataSource:
+    source: KafkalogDataSource = copied(KafkalogDataSource({"path": str(path)}))
+    return source
 
 
 def test_pyspark_sees_the_methods_as_they_are() -> None:
