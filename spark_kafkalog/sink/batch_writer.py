@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from spark_kafkalog.brief import brief
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.sink.message import tell
 from spark_kafkalog.sink.query_writer import QueryWriter
@@ -31,10 +32,12 @@ class KafkalogWriter(QueryWriter, DataSourceArrowWriter):
         self._options = SinkOptions.parse(options)
         self._columns = SinkColumns.of(schema, self._options.topic)
 
+    @brief
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the tasks' transactions. Without the transactional mode, rows are in their topics already."""
         self._commit(messages, self._options.batch_id, "the query")
 
+    @brief
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Abort the tasks' transactions. Without the transactional mode, rows stay: a log cannot take them back."""
         if not self._abort(messages):

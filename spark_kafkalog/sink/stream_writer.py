@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from spark_kafkalog.brief import brief
 from spark_kafkalog.sink.message import tell
 from spark_kafkalog.sink.query_writer import QueryWriter
 from spark_kafkalog.sink.sink_columns import SinkColumns
@@ -27,10 +28,12 @@ class KafkalogStreamWriter(QueryWriter, DataSourceStreamArrowWriter):
         self._options = SinkOptions.parse(options)
         self._columns = SinkColumns.of(schema, self._options.topic)
 
+    @brief
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Commit the tasks' transactions. Without the transactional mode, rows are in their topics already."""
         self._commit(messages, batchId, f"batch {batchId}")
 
+    @brief
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Abort the tasks' transactions. Without the transactional mode, rows stay, and the batch writes them again."""
         if not self._abort(messages):

@@ -15,13 +15,17 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StringType, StructField, StructType
 
-from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.client.errors import ClientError, ClientTimeoutError
 from spark_kafkalog.brief import brief, brief_rows
 from spark_kafkalog.columns import source_schema
 from spark_kafkalog.data_loss import DataLossError
 from spark_kafkalog.offline.corrupt_log import CorruptLogError
 from spark_kafkalog.options.parsing import OptionsError
+from spark_kafkalog.sink.message import TaskWrote
+from spark_kafkalog.sink.transactional.claim import Claim
+from spark_kafkalog.sink.transactional.commit_driver import since_boot
 from spark_kafkalog.sink.transactional.errors import LedgerError
+from spark_kafkalog.sink.transactional.ledger_record import TaskTransaction
 from spark_kafkalog.source import KafkalogDataSource
 from spark_kafkalog.values.registry.registry_error import SchemaRegistryError
 from spark_kafkalog.values.typed_readers import TypedBatchReader, TypedStreamReader
@@ -84,6 +88,22 @@ def test_errors_of_writing_exactly_once() -> None:
         raise LedgerError("too old")
 
     assert frames(failing(claim, LedgerError)) == ["briefly"]
+
+
+def test_transactions_that_cannot_be_ended() -> None:
+    options = {"topic": "t", "kafka.transactional.id": "orders", "kafka.max.block.ms": 300}
+    schema = StructType([StructField("value", StringType())])
+    wrote = TaskWrote(claim=Claim(1, since_boot(), "", -1), transaction=TaskTransaction("orders-0123456789ab-0", 1, 0))
+    batch = make_source(closed_port(), options).writer(schema, False)
+    stream = make_source(closed_port(), options).streamWriter(schema, False)
+    calls: list[Callable[[], Any]] = [
+        lambda: batch.commit([wrote]),
+        lambda: batch.abort([wrote]),
+        lambda: stream.commit([wrote], 0),
+        lambda: stream.abort([wrote], 0),
+    ]
+    for call in calls:
+        assert frames(failing(call, ClientError)) == ["briefly"]
 
 
 def test_errors_of_a_schema_registry() -> None:
