@@ -35,7 +35,7 @@ if [ -n "${{{variable}:-}}" ]; then
 fi
 for each in {candidates}; do
   [ -n "$found" ] && break
-  found=$(command -v "$each") || found=
+  found=$(command -v "$each"){check} || found=
 done
 if [ -z "$found" ] && is_right python3; then
   found=python3
@@ -53,7 +53,7 @@ exec "$found" "$@"
 def script(version: str, system: str, base: str | None) -> str:
     """Return the script for a minor version of Python (`3.11`) and a system as `uname -sm` names it.
 
-    `base` is the path of the interpreter on the hosts, if it is known.
+    `base` is the path of the interpreter on the hosts, if it is known. Other candidates have the version in their name.
     """
     candidates = [base] if base else [f"{place}python{version}" for place in _PLACES]
     return _TEXT.format(
@@ -61,5 +61,6 @@ def script(version: str, system: str, base: str | None) -> str:
         system=shlex.quote(system),
         variable=BASE_VARIABLE,
         candidates=" ".join(map(shlex.quote, candidates)),
+        check=' && is_right "$found"' if base else "",
         packages=PACKAGES,
     )

@@ -163,9 +163,19 @@ class TestLauncher:
         )
 
     def test_the_base_is_used(self, small: Path, tmp_path: Path) -> None:
-        base = program(tmp_path / "it's", "python", 'echo "base $*"')
+        base = program(tmp_path / "it's", "python", f'[ "$1" = -c ] && echo {VERSION} || echo "base $*"')
         (small / "bin" / "python").write_text(launcher.script(VERSION, SYSTEM, str(base)))
         assert launch(small, "x") == (0, "base x\n")
+
+    def test_a_base_of_another_version_is_not_used(self, small: Path, tmp_path: Path) -> None:
+        """Another Python would not find the compiled modules of the packages."""
+        base = program(tmp_path / "old", "python", "echo 3.1")
+        (small / "bin" / "python").write_text(launcher.script(VERSION, SYSTEM, str(base)))
+        path = tools(tmp_path / "tools")
+        code, printed = launch(small, path=path)
+        assert (code, printed.partition(",")[0]) == (127, f"kafkalog: this host has no Python {VERSION}")
+        program(tmp_path / "tools", "python3", f'[ "$1" = -c ] && echo {VERSION} || echo "ran $*"')
+        assert launch(small, "x", path=path) == (0, "ran x\n")
 
 
 def test_a_zip_has_kafkalog_alone(processes: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
