@@ -121,7 +121,8 @@ def missing_servers(options: Mapping[str, str], client: str) -> OptionsError:
 
 def integer(name: str, text: str) -> int:
     try:
-        value = int(text.strip())
+        # Python allows underscores between digits, and Java does not.
+        value = int(text.strip().replace("_", "?"))
     except ValueError:
         raise OptionsError(f"{name}: expected an integer, got '{text}'") from None
     if abs(value) > INT64_MAX:

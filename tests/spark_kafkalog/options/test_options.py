@@ -148,6 +148,8 @@ def test_counts_are_positive(name: str, value: str) -> None:
     ("name", "value", "message"),
     [
         ("minPartitions", "many", "minPartitions: expected an integer, got 'many'"),
+        ("maxOffsetsPerTrigger", "1_000", "maxOffsetsPerTrigger: expected an integer, got '1_000'"),
+        ("startingTimestamp", "1_000", "startingTimestamp: Expected a single long value, got 1_000"),
         ("failOnDataLoss", "maybe", "failOnDataLoss: expected true or false, got 'maybe'"),
         ("maxTriggerDelay", "soon", "maxTriggerDelay: time must be specified as"),
         ("maxTriggerDelay", "5 weeks", "maxTriggerDelay: time must be specified as"),
