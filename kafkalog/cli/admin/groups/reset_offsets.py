@@ -178,6 +178,13 @@ class _Reset(NamedTuple):
     committed: Offsets
     partitions: list[TopicPartition]
 
+    @property
+    def asked(self) -> list[TopicPartition]:
+        """The partitions whose logs matter: not those whose committed offsets stay."""
+        from kafkalog.client.admin.groups.offset_reset import To
+
+        return [tp for tp in self.partitions if self.rule is not To.CURRENT or tp not in self.committed]
+
 
 class _Logs(NamedTuple):
     """The starts and ends of logs, and where a time is in them; or the errors of these lookups."""
@@ -216,7 +223,7 @@ def _look_up(admin: GroupAdmin, resets: Sequence[_Reset]) -> _Logs:
     from kafkalog.client.admin.groups.offset_reset import ToTimestamp
     from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets_each
 
-    starts = list_offsets_each(admin.cluster, {tp: EARLIEST for each in resets for tp in each.partitions})
+    starts = list_offsets_each(admin.cluster, {tp: EARLIEST for each in resets for tp in each.asked})
     answered = [tp for tp, found in starts.items() if not isinstance(found, Exception)]
     ends = list_offsets_each(admin.cluster, dict.fromkeys(answered, LATEST))
     # There is one rule for all groups, or a plan for each. Timestamps below 0 stand for the ends of a log.
@@ -236,12 +243,12 @@ def _plan(reset: _Reset, logs: _Logs) -> Plan | None:
     from kafkalog.client.outcomes import values_of
 
     def found(answers: Answers) -> dict[TopicPartition, int]:
-        mine = {tp: answers[tp] for tp in reset.partitions if tp in answers}
+        mine = {tp: answers[tp] for tp in reset.asked if tp in answers}
         return {tp: each.offset for tp, each in values_of(mine).items()}
 
     try:
         starts, ends, at_time = map(found, logs)
-        ranges = {tp: LogRange(starts[tp], ends[tp]) for tp in reset.partitions}
+        ranges = {tp: LogRange(starts[tp], ends[tp]) for tp in reset.asked}
         return plan_reset(reset.rule, reset.partitions, committed=reset.committed, logs=ranges, at_time=at_time)
     except (ResetError, ClientTimeoutError) as error:
         complain(f"group {reset.group}: {error}")

@@ -81,7 +81,7 @@ def plan_reset(
         rule: How the offsets are moved.
         partitions: The partitions to plan for.
         committed: The group's committed offsets, without partitions that have none.
-        logs: The range of each partition's log.
+        logs: The range of each partition's log; not needed where `To.CURRENT` keeps a committed offset.
         at_time: For `ToTimestamp`, the offset of the first record that is not older; -1 where all records are older.
 
     Raises:
@@ -90,15 +90,16 @@ def plan_reset(
     offsets: dict[TopicPartition, int] = {}
     warnings: list[str] = []
     for tp in sorted(set(partitions)):
+        if rule is To.CURRENT and tp in committed:
+            # A committed offset stays, wherever it is. Only a partition without one gets the end of the log.
+            offsets[tp] = committed[tp]
+            continue
         log = logs[tp]
         if isinstance(rule, ToTimestamp):
             found = (at_time or {}).get(tp, -1)
             if found < 0:
                 warnings.append(f"no record of partition {tp} is that late: its offset becomes the latest, {log.end}")
             offsets[tp] = log.end if found < 0 else found
-        elif rule is To.CURRENT:
-            # A committed offset stays, wherever it is. Only a partition without one gets the end of the log.
-            offsets[tp] = committed.get(tp, log.end)
         else:
             offsets[tp] = _within(tp, _wanted(rule, tp, committed, log), log, warnings)
     return Plan(offsets, warnings)

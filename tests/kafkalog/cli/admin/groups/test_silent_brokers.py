@@ -170,3 +170,11 @@ def test_a_coordinator_that_does_not_answer_hides_no_groups_of_others(two: Two) 
     done = call("groups", "delete", *two.where, *both, check=1)
     assert done.out == ["Deletion of requested consumer groups ('b') was successful."]
     assert done.err.startswith("kafkalog: Group 'lost' could not be deleted: ")
+
+
+def test_committed_offsets_are_exported_without_the_leaders(two: Two) -> None:
+    """They stay as they are, so nothing depends on the logs."""
+    words = ("--group", "a", "--all-topics", "--to-current", "--export")
+    done = call("groups", "reset-offsets", *two.where, *words, "--dry-run")
+    assert (done.out, done.err) == (["t,0,3", "t,1,3"], "")
+    assert not two.silent.seen[ListOffsetsRequest]
