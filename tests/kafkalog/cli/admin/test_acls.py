@@ -207,7 +207,7 @@ def test_adding_listing_and_removing(acls: Authorizer) -> None:
     assert [each.name for each in acls.kept] == ["w"]
 
 
-@pytest.mark.parametrize(("answer", "left"), [("y\n", 0), ("Y\n", 0), ("n\n", 1), ("yes\n", 1), ("", 1)])
+@pytest.mark.parametrize(("answer", "left"), [("y\n", 0), ("Y\n", 0), ("n\n", 1), ("yes\n", 1)])
 def test_a_question_comes_first(acls: Authorizer, monkeypatch: pytest.MonkeyPatch, answer: str, left: int) -> None:
     acls("add", "--topic", "words", "--allow-principal", "User:ann")
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
@@ -220,6 +220,14 @@ def test_a_question_comes_first(acls: Authorizer, monkeypatch: pytest.MonkeyPatc
         " \t(principal=User:ann, host=*, operation=ALL, permissionType=ALLOW) ",
         f" from resource filter `{WORDS}`? (y/n)",
     ]
+
+
+def test_a_question_without_an_answer_is_an_error(acls: Authorizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    acls("add", "--topic", "words", "--allow-principal", "User:ann")
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    ended = acls("remove", "--topic", "words", check=2)
+    assert ended.err == "kafkalog: standard input has ended without an answer; --force asks no questions\n"
+    assert len(acls.kept) == 1
 
 
 def test_an_acl_that_the_broker_refuses_does_not_keep_the_others_from_being_added(acls: Authorizer) -> None:

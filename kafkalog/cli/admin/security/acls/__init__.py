@@ -198,5 +198,13 @@ def _remove(admin: Admin, wanted: Mapping[Resource, Collection[Entry]], *, ask: 
 
 
 def _agreed(question: str) -> bool:
+    """Ask a question, and return whether the answer is yes.
+
+    Raises:
+        UsageError: Nobody answers.
+    """
     print(question, flush=True)
-    return sys.stdin.readline().strip().lower() == "y"
+    answer = sys.stdin.readline()
+    if not answer:
+        raise UsageError("standard input has ended without an answer; --force asks no questions")
+    return answer.strip().lower() == "y"
