@@ -131,7 +131,7 @@ def test_a_commit_that_cannot_be_appended_leaves_what_its_transaction_committed_
     again.groups.stop()
 
 
-def test_what_cannot_be_removed_from_the_log_stays(start: Start) -> None:
+def test_what_cannot_be_removed_from_the_log_stays(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     running = start(offsets_topic_num_partitions="1")
     running.ready()
     running.commit("g", 1)
@@ -143,11 +143,19 @@ def test_what_cannot_be_removed_from_the_log_stays(start: Start) -> None:
     assert running.run(running.groups.delete_group("h")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(CoordinatorNotAvailableError):
         running.run(running.groups.delete_offsets("g", [T0]))
-    assert running.run(running.groups.all_partition_groups()[0].removal.forget_topics(frozenset({"t"}))) == 0
+    removal = running.groups.all_partition_groups()[0].removal
+    with monkeypatch.context() as broken:
+
+        def fail(*args: object, **options: object) -> None:
+            raise NotCoordinatorError
+
+        # Too few replicas in sync are enough for these.
+        broken.setattr(running.groups.log, "write", fail)
+        assert running.run(removal.forget_topics(frozenset({"t"}))) == 0
     assert running.committed("g") == 1
     assert {group.id for group in running.groups.groups()} == {"g", "h"}
     refuse_appends(partition, False)
-    assert running.run(running.groups.all_partition_groups()[0].removal.forget_topics(frozenset({"t"}))) == 1
+    assert running.run(removal.forget_topics(frozenset({"t"}))) == 1
     assert running.run(running.groups.delete_group("h")) is ErrorCode.NONE
     assert running.groups.groups() == []
     running.groups.stop()
