@@ -299,7 +299,8 @@ class _RangeReader:
         """Go on behind the range if the log has its offsets, and no record from the position on.
 
         Compaction may remove the last batches of a log. Its end stays, and its leader answers with nothing
-        (`LocalLog.read` in Kafka). A leader that waits for remote storage (KIP-405) answers so, too.
+        (`LocalLog.read` in Kafka). A replica that waits for remote storage (KIP-405) answers so, too. Leaders tell
+        where their own log begins, followers do not.
 
         Returns:
             Whether it is so, and the leader has answered so for some seconds.
@@ -308,7 +309,9 @@ class _RangeReader:
         is_committed = self._options.client.isolation_level == READ_COMMITTED
         reached = chunk.last_stable_offset if is_committed else chunk.high_watermark
         is_early = time.monotonic() - self._waits_since < self._patience_s
-        if len(chunk.records) or reached < self._end or is_early or not self._is_local():
+        if len(chunk.records) or reached < self._end or is_early:
+            return False
+        if self._options.client_rack or not self._is_local():
             return False
         logger.info("%s has no records at offsets [%d, %d)", self._tp, self._position, self._end)
         self._move(self._end)

@@ -266,14 +266,19 @@ def test_a_leader_that_answers_with_what_was_read_before() -> None:
         next(batches)
 
 
-@pytest.mark.parametrize(("local_start", "is_waited_for"), [(0, False), (3, False), (4, True)])
+@pytest.mark.parametrize(
+    ("local_start", "rack", "is_waited_for"), [(0, "", False), (3, "", False), (4, "", True), (0, "here", True)]
+)
 def test_a_log_whose_last_batches_were_compacted_away(
-    hurrying: dict[str, Any], local_start: int, is_waited_for: bool
+    hurrying: dict[str, Any], local_start: int, rack: str, is_waited_for: bool
 ) -> None:
-    """Its end stays, and the leader answers with nothing. So does one that waits for storage of its own (KIP-405)."""
+    """Its end stays, and the leader answers with nothing. So does a replica that waits for remote storage (KIP-405).
+
+    What a leader has in its own log says nothing about a follower.
+    """
     from kafkalog.protocol.messages.list_offsets import ListOffsetsRequest
 
-    options = {name: str(value) for name, value in hurrying.items()}
+    options = {name: str(value) for name, value in hurrying.items()} | {"kafka.client.rack": rack}
     scripted = Scripted(lambda offset: records_at(0, 3) if offset == 0 else b"", options=options)
     known: Any = scripted.server.handlers[ListOffsetsRequest]
 
