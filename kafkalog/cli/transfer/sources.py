@@ -168,9 +168,13 @@ def _assign(
             consumer.seek_to_beginning(tp)
         elif offset == "latest":
             consumer.seek_to_end(tp)
-        else:
-            # The end as it is now, not as it is when the first record comes.
-            consumer.position(tp)
+    if offset is None:
+        # The ends as they are now, not as they are when the first record comes.
+        unknown = consumer.find_positions()
+        if unknown and len(unknown) == len(partitions):
+            consumer.position(partitions[0])
+        for tp, error in unknown.items():
+            complain(f"partition {tp} cannot be read at present: {getattr(error, 'message', error)}")
 
 
 def _partitions(cluster: Cluster, topic: str) -> list[TopicPartition]:

@@ -26,7 +26,7 @@ from kafkalog.client.fetch.decode import decode_records
 from kafkalog.client.fetch.fetch_request import MAX_VERSION, MIN_VERSION, fetch_request, read_partition
 from kafkalog.client.metadata import Broker
 from kafkalog.client.network.connection import Connection
-from kafkalog.client.offsets import list_offsets
+from kafkalog.client.offsets import Answers, ask_leaders, list_offsets, list_offsets_each
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import EARLIEST, LATEST, ConsumerRecord, TopicPartition
 from kafkalog.protocol.errors import CorruptMessageError, KafkaError, OffsetOutOfRangeError, error_for
@@ -35,6 +35,9 @@ from kafkalog.records.errors import CorruptRecordError, RecordsError
 
 logger = logging.getLogger(__name__)
 _RESOLVE_S = 5.0
+_AGAIN_S, _SILENCE_S = 1.0, 30.0
+"""The time until positions are looked up again while other partitions are read; where a leader was silent, the second.
+"""
 _RESET = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -112,6 +115,8 @@ class SimpleConsumer(Closing):
         self._asked: dict[int, _Asked] = {}
         self._retry = Retry(config, float("inf"))
         self._blocked_until = 0.0
+        self._resolve_at = 0.0
+        """The time (`time.monotonic`) at which leaders that could not tell positions are asked again."""
         self._before: dict[_Partition, int | None] = {}
         """The positions of the partitions before the last `_take`."""
 
@@ -124,6 +129,7 @@ class SimpleConsumer(Closing):
         """
         wanted = [TopicPartition(*tp) for tp in partitions]
         self._partitions = {tp: self._partitions.get(tp) or self._start(tp) for tp in wanted}
+        self._resolve_at = 0.0
 
     def assignment(self) -> list[TopicPartition]:
         """Return the assigned partitions."""
@@ -143,12 +149,13 @@ class SimpleConsumer(Closing):
         """Continue at the first record of these partitions; of all partitions, unless some are given."""
         for tp in partitions or self._partitions:
             self._assigned(tp).move(None, EARLIEST)
+        self._resolve_at = 0.0
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Continue after the last record at present, in these partitions; in all partitions, unless some are given."""
         for tp in partitions or self._partitions:
             self._assigned(tp).move(None, LATEST)
-        self._resolve(None)
+        self._resolve()
 
     def position(self, tp: TopicPartition) -> int:
         """Return the offset of the next record.
@@ -159,9 +166,18 @@ class SimpleConsumer(Closing):
         """
         partition = self._assigned(tp)
         if partition.offset is None:
-            self._resolve(None)
+            self._resolve()
         assert partition.offset is not None
         return partition.offset
+
+    def find_positions(self) -> dict[TopicPartition, Exception]:
+        """Look up the positions that are ends of logs; return why some are not known, and `poll` looks these up again.
+
+        It waits for leaders that do not answer, or partitions that have none, for a few seconds.
+        """
+        limit = time.monotonic() + min(_RESOLVE_S, self._config.default_api_timeout)
+        wanted = self._unknown()
+        return self._noted(list_offsets_each(self._cluster, wanted, self._config.isolation_level, limit))
 
     def high_watermark(self, tp: TopicPartition) -> int:
         """Return the high watermark that the last fetch reported; -1 before the first fetch."""
@@ -271,30 +287,60 @@ class SimpleConsumer(Closing):
             if offset is not None:
                 partition.move(offset)
 
-    def _resolve(self, deadline: float | None) -> None:
-        """Look up the offsets of partitions whose position is only a timestamp."""
+    def _unknown(self) -> dict[TopicPartition, int]:
+        """Return the partitions whose position is only a timestamp.
+
+        Raises:
+            ConfigError: A partition has no position.
+        """
         unknown: dict[TopicPartition, int] = {}
         for tp, partition in self._partitions.items():
             if partition.offset is None:
                 if partition.reset is None:
                     raise ConfigError(f"partition {tp} has no position: seek to one, or set auto.offset.reset")
                 unknown[tp] = partition.reset
-        if not unknown:
+        return unknown
+
+    def _noted(self, answers: Answers) -> dict[TopicPartition, Exception]:
+        """Move partitions to the offsets that leaders have told; return the errors of the others."""
+        errors = {}
+        for tp, answer in answers.items():
+            if isinstance(answer, Exception):
+                errors[tp] = answer
+            else:
+                self._partitions[tp].move(answer.offset)
+        return errors
+
+    def _resolve(self) -> None:
+        """Look up the offsets of partitions whose position is only a timestamp, and wait for all of them."""
+        if unknown := self._unknown():
+            limit = time.monotonic() + self._config.default_api_timeout
+            self._noted({**list_offsets(self._cluster, unknown, self._config.isolation_level, limit)})
+
+    def _look_up(self, deadline: float) -> None:
+        """Ask once for the offsets that `_resolve` waits for. Where others are known, an error does not hold these up.
+
+        Raises:
+            Exception: No position is known, or another try does not help.
+        """
+        unknown = self._unknown()
+        is_none_known = len(unknown) == len(self._partitions)
+        if not unknown or (time.monotonic() < self._resolve_at and not is_none_known):
             return
-        limit = time.monotonic() + self._config.default_api_timeout
-        if deadline is not None:
-            # A poll that does not wait must get an answer at some time, too.
-            limit = max(deadline, time.monotonic() + _RESOLVE_S)
-        found = list_offsets(self._cluster, unknown, self._config.isolation_level, limit)
-        for tp, answer in found.items():
-            self._partitions[tp].move(answer.offset)
+        # A poll that does not wait must get an answer at some time, too.
+        limit = max(deadline if is_none_known else 0.0, time.monotonic() + _RESOLVE_S)
+        errors = self._noted(ask_leaders(self._cluster, unknown, self._config.isolation_level, limit)).values()
+        for error in errors:
+            if len(errors) == len(self._partitions) or not is_retriable(error):
+                raise error
+        is_silent = any(isinstance(error, ClientTimeoutError) for error in errors)
+        self._resolve_at = time.monotonic() + (_SILENCE_S if is_silent else _AGAIN_S)
 
     def _go_on(self, deadline: float) -> None:
         """Resolve positions, send fetches and receive answers, as far as `deadline` allows."""
         try:
-            self._resolve(deadline)
-        except (ConnectionFailedError, ClientTimeoutError) as error:
-            # Other errors have been retried inside.
+            self._look_up(deadline)
+        except Exception as error:
             self._block(error)
             return
         failure = self._ask()
@@ -418,6 +464,7 @@ class SimpleConsumer(Closing):
                         self._config.auto_offset_reset,
                     )
                     partition.move(None, reset)
+                    self._resolve_at = 0.0
                     continue
                 except CorruptMessageError as error:
                     # The broker cannot read the batch, and will not be able to the next time.

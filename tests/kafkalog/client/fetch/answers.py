@@ -1,4 +1,4 @@
-"""Fetch responses of one partition."""
+"""Fetch responses of one partition, and answers about the ends of logs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ from kafkalog.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchResponse,
     PartitionData,
+)
+from kafkalog.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
 )
 from kafkalog.records.batch import assign_offsets
 from tests.support.wire import batch
@@ -20,3 +26,12 @@ def records(base_offset: int, values: list[bytes | None]) -> bytearray:
 def answer(error_code: int = 0, data: bytes | bytearray | None = b"", **fields: object) -> FetchResponse:
     partition = PartitionData(partition_index=0, error_code=error_code, records=data, **fields)  # type: ignore[arg-type]
     return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+
+
+def begins_at_3(request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """All logs begin at 3."""
+    found = [
+        ListOffsetsPartitionResponse(partition_index=each.partition_index, offset=3)
+        for each in request.topics[0].partitions
+    ]
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=found)])

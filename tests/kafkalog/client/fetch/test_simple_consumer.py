@@ -24,12 +24,13 @@ from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.protocol.errors import ErrorCode, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kafkalog.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker
 from kafkalog.records.errors import CorruptRecordError
-from tests.kafkalog.client.fetch.answers import records
+from tests.kafkalog.client.fetch.answers import begins_at_3, records
 from tests.kafkalog.client.fetch.draining import DEADLINE_S, drain
 from tests.kafkalog.client.support import config_for
 from tests.support.kafkalog_broker import KafkalogBroker
@@ -243,6 +244,28 @@ def test_a_leader_that_is_gone_does_not_hold_up_the_others() -> None:
             consumer.seek(TopicPartition("t", 0), 0)
             consumer.seek(TopicPartition("t", 1), 0)
             assert [(record.partition, record.offset) for record in drain(consumer, 3)] == [(1, 0), (1, 1), (1, 2)]
+
+
+def test_a_partition_without_a_leader_does_not_hold_up_the_others_at_their_ends() -> None:
+    """It is read as well, once it has a leader."""
+    leader_of_1 = -1
+
+    def fetch(request: FetchRequest) -> FetchResponse:
+        asked = [(each.partition, each.fetch_offset) for each in request.topics[0].partitions]
+        return response(*((index, 0, records(offset, [b"good"])) for index, offset in asked))
+
+    with ScriptedBroker({FetchRequest: fetch, ListOffsetsRequest: begins_at_3}) as server:
+        server.handlers[MetadataRequest] = lambda _: metadata({1: server}, {("t", 0): 1, ("t", 1): leader_of_1})
+        with SimpleConsumer(config_for(server, auto_offset_reset="earliest")) as consumer:
+            consumer.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
+            assert [(record.partition, record.offset) for record in drain(consumer, 3)] == [(0, 3), (0, 4), (0, 5)]
+            leader_of_1 = 1
+            deadline = time.monotonic() + DEADLINE_S
+            while time.monotonic() < deadline:
+                if 1 in {record.partition for record in consumer.poll(DEADLINE_S)}:
+                    break
+            else:
+                pytest.fail("partition 1 is not read")
 
 
 def test_a_leader_that_falls_silent_is_given_up() -> None:
