@@ -94,7 +94,7 @@ def _is_trusted(status: os.stat_result) -> bool:
     owners = {0, os.geteuid()}
     with contextlib.suppress(OSError):
         owners.add(os.stat(store.__path__[0]).st_uid)
-    return status.st_uid in owners and not status.st_mode & stat.S_IWOTH
+    return status.st_uid in owners and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _read_from_archive(directory: Path, name: str) -> bytes | None:

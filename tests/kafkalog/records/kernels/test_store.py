@@ -266,9 +266,10 @@ def test_what_is_no_file_is_passed_over(made: Path) -> None:
     assert finding.find("text", [made.parent], [OLD]) is None
 
 
-def test_a_file_that_anybody_may_write_is_not_read(made: Path) -> None:
+@pytest.mark.parametrize("mode", [0o646, 0o664])
+def test_a_file_that_others_may_write_is_not_read(made: Path, mode: int) -> None:
     assert stat.S_IMODE(made.stat().st_mode) == 0o644
-    made.chmod(0o646)
+    made.chmod(mode)
     assert finding.find("text", [made.parent], [OLD]) is None
 
 
