@@ -84,7 +84,8 @@ class Tail:
             held = 0
             end = 0
             for position, header in self._headers():
-                records = 0 if header.is_control and header.magic == MAGIC else max(header.records_count, 1)
+                # How many messages a wrapper holds is not known: one at least.
+                records = 1 if header.magic < MAGIC else 0 if header.is_control else header.records_count
                 starts.append((position, records))
                 held += records
                 end = position + header.size

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from broker.log.tools.repair import empty_batches
 from broker.log.tools.tail import Tail, follow, last_records
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import RecordsError
+from kafkalog.storage.names import LOG, segment_name
 from tests.broker.log.support import NOW, batch, open_log
 from tests.broker.log.tools.damaged import BATCHES, CONFIG, SEGMENTS, flip, logs, positions
 
@@ -32,6 +34,20 @@ def test_more_than_there_is(log: Path) -> None:
     tail = Tail(str(log))
     tail.start_last(10_000)
     assert len(last_records(tail.read(), 10_000)) == SEGMENTS * (BATCHES * 5 + 4)
+    tail.close()
+
+
+def test_batches_without_records_do_not_count(tmp_path: Path) -> None:
+    """Compaction and repairs leave such batches."""
+    path = tmp_path / segment_name(0, LOG)
+    path.write_bytes(
+        b"".join(encode_batch([Record(at, NOW, None, b"%d" % at)], base_offset=at) for at in range(3))
+        + b"".join(empty_batches(3, 4, None))
+        + b"".join(empty_batches(4, 5, None))
+    )
+    tail = Tail(str(path))
+    tail.start_last(2)
+    assert [record.value for _, record in last_records(tail.read(), 2)] == [b"1", b"2"]
     tail.close()
 
 
