@@ -13,6 +13,7 @@ from broker.log.tools.checks.partition_check import PartitionReport, growing_epo
 from broker.log.tools.checks.segment_check import Damage, SegmentReport
 from broker.log.tools.targets import PartitionDir
 from kafkalog.storage import names
+from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET
 
 
 class Choice(Enum):
@@ -56,7 +57,7 @@ class ReplaceRanges(Action):
 
     ranges: tuple[tuple[int, int], ...]
     following: int
-    """The base offset of the next segment."""
+    """The offset before which the segment ends: that of the next one, or the first that its index cannot name."""
 
     @property
     def text(self) -> str:
@@ -181,7 +182,9 @@ def _plan_logs(report: PartitionReport, choice: Choice, plan: Plan) -> list[Segm
         if tail is not None:
             plan.actions.append(CutLog(path, tail.position, segment.size))
         if inner:
-            following = segments[at + 1].base if not is_last else segment.next_offset
+            # Compaction may have removed so many offsets before the next segment that an index cannot name them all.
+            reach = segment.base + MAX_RELATIVE_OFFSET + 1
+            following = min(segments[at + 1].base, reach) if not is_last else segment.next_offset
             plan.actions.append(ReplaceRanges(path, tuple(_merged(inner)), following))
     return segments
 

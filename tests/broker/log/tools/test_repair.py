@@ -13,10 +13,12 @@ from broker.cli.log.repair import add_parser
 from broker.log.directories import checkpoints
 from broker.log.tools.checks.findings import Remedy
 from broker.log.tools.repair_plan import Choice, plan_repair
-from kafkalog.records.batch import HEADER_SIZE
+from kafkalog.records.batch import HEADER_SIZE, Record, encode_batch
 from kafkalog.records.checksum import crc32c
 from kafkalog.storage import names
-from tests.broker.log.tools.damaged import check, errors, flip, logs, positions
+from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET
+from tests.broker.log.support import NOW, batch, open_log
+from tests.broker.log.tools.damaged import CONFIG, check, errors, flip, logs, positions
 from tests.broker.log.tools.mending import mend, values
 
 pytestmark = pytest.mark.usefixtures("each_check")
@@ -140,6 +142,21 @@ def test_a_last_marker_that_does_not_read_is_cut(log: Path) -> None:
     mend(log)
     assert path.stat().st_size == position
     assert values(log) == before[:-1]
+
+
+def test_batches_in_place_of_damage_stay_within_reach_of_the_index(tmp_path: Path) -> None:
+    """Offsets that compaction has removed lie between the damage and the next segment."""
+    log = open_log(tmp_path, CONFIG)
+    for _ in range(2):
+        log.append_batch(batch(5), leader_epoch=0, now_ms=NOW)
+    log.close()
+    (tmp_path / names.CLEANER_CHECKPOINT).write_bytes(b"0\n1\nt 0 5\n")
+    first = logs(log.dir)[0]
+    far = 2**33
+    (log.dir / names.segment_name(far, names.LOG)).write_bytes(encode_batch([Record(far, NOW)], base_offset=far))
+    flip(first, positions(first)[1][0] + 65)
+    mend(log.dir, Choice.SKIP)
+    assert max(row[2] for row in positions(first)) <= MAX_RELATIVE_OFFSET
 
 
 def repaired(*words: str) -> int:
