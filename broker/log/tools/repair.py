@@ -76,6 +76,24 @@ def locked(log_dirs: list[str]) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def given_to_owner(directory: str) -> Iterator[None]:
+    """Give the files that root makes in the directory meanwhile to its owner: that is the user of the broker."""
+    owner = os.stat(directory)
+    wanted = os.geteuid() == 0 and owner.st_uid != 0
+    before = _of_root(directory) if wanted else set()
+    try:
+        yield
+    finally:
+        for name in _of_root(directory) - before if wanted else ():
+            os.chown(os.path.join(directory, name), owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
+def _of_root(directory: str) -> set[str]:
+    with os.scandir(directory) as entries:
+        return {entry.name for entry in entries if entry.stat(follow_symlinks=False).st_uid == 0}
+
+
 def time_stamp() -> str:
     """Return the text that names the backups of a repair which begins now."""
     # Not only digits, because the directory's name would then look like a partition's.
@@ -97,10 +115,12 @@ class Repairer:
         if not plan.actions:
             return
         backup = os.path.join(plan.partition.path, f".repair-{self._stamp}")
-        os.makedirs(backup, exist_ok=True)
-        for action in plan.actions:
-            self._say(action.text)
-            self._do(action, backup)
+        with given_to_owner(plan.partition.path):
+            os.makedirs(backup, exist_ok=True)
+        with given_to_owner(plan.partition.path), given_to_owner(backup):
+            for action in plan.actions:
+                self._say(action.text)
+                self._do(action, backup)
         OS.fsync_dir(backup)
         OS.fsync_dir(plan.partition.path)
 
@@ -140,9 +160,10 @@ class Repairer:
 
         `ends` are the log end offsets of the partitions after the repair.
         """
-        for text, act in self._directory(log_dir, plans, ends):
-            self._say(text)
-            act()
+        with given_to_owner(log_dir):
+            for text, act in self._directory(log_dir, plans, ends):
+                self._say(text)
+                act()
 
     def _directory(
         self, log_dir: str, plans: list[Plan], ends: dict[tuple[str, int], int]

@@ -23,6 +23,8 @@ from tests.broker.log.tools.mending import mend, values
 
 pytestmark = pytest.mark.usefixtures("each_check")
 
+NOBODY = 65534
+
 
 def test_a_torn_tail_is_cut(log: Path) -> None:
     before = values(log)
@@ -157,6 +159,20 @@ def test_batches_in_place_of_damage_stay_within_reach_of_the_index(tmp_path: Pat
     flip(first, positions(first)[1][0] + 65)
     mend(log.dir, Choice.SKIP)
     assert max(row[2] for row in positions(first)) <= MAX_RELATIVE_OFFSET
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to somebody else")
+def test_what_root_repairs_belongs_to_the_broker(log: Path) -> None:
+    for path in [log.parent, *log.parent.rglob("*")]:
+        os.chown(path, NOBODY, NOBODY)
+    first = logs(log)[0]
+    flip(first, positions(first)[2][0] + 65)
+    (log.parent / names.HIGH_WATERMARK_CHECKPOINT).write_bytes(b"0\n1\nt 0 999999\n")
+    os.chown(log.parent / names.META_PROPERTIES, 0, 0)
+    mend(log, Choice.SKIP)
+    theirs = {path.name for path in log.parent.rglob("*") if path.stat().st_uid != NOBODY}
+    # What was there before is left alone.
+    assert theirs == {names.META_PROPERTIES}
 
 
 def repaired(*words: str) -> int:
