@@ -175,7 +175,7 @@ def _plan_logs(report: PartitionReport, choice: Choice, plan: Plan) -> list[Segm
             plan.recover_from = segment.base
         if inner and choice is Choice.TRUNCATE:
             plan.actions.append(CutLog(path, inner[0].position, segment.size))
-            plan.end = _end_before(segment, inner[0])
+            plan.end = inner[0].expected
             for later in segments[at + 1 :]:
                 plan.actions += _move_segment(partition, later.base)
             return segments[: at + 1]
@@ -187,10 +187,6 @@ def _plan_logs(report: PartitionReport, choice: Choice, plan: Plan) -> list[Segm
             following = min(segments[at + 1].base, reach) if not is_last else segment.next_offset
             plan.actions.append(ReplaceRanges(path, tuple(_merged(inner)), following))
     return segments
-
-
-def _end_before(segment: SegmentReport, damage: Damage) -> int:
-    return max(damage.offset, segment.base)
 
 
 def _merged(damages: list[Damage]) -> Iterator[tuple[int, int]]:

@@ -34,11 +34,14 @@ GAPS_KEPT = 100
 
 
 class Damage(NamedTuple):
-    """Describe bytes [position, end) of a `.log` file without a valid batch; they had offsets from `offset` on."""
+    """Describe bytes [position, end) of a `.log` file without a valid batch."""
 
     position: int
     end: int
     offset: int
+    """The offset from which on they say to have records; no checksum proves it."""
+    expected: int
+    """The offset after the valid batches before them."""
     problem: str
     sound_after: bool = False
     """True if valid batches follow in the file."""
@@ -213,7 +216,7 @@ class _Reader:
                 continue
             problem = self._problem(scan.error, view, position, end)
             resumed = self._resume(view, position, end)
-            report.damages.append(Damage(position, resumed, report.next_offset, problem))
+            report.damages.append(Damage(position, resumed, report.next_offset, report.next_offset, problem))
             self._progress(resumed - position)
             position = resumed
         report.damages = [damage._replace(sound_after=report.valid_end > damage.position) for damage in report.damages]
@@ -242,7 +245,7 @@ class _Reader:
             at, first = position + rows[row][t.POSITION], rows[row][t.BASE_OFFSET]
             if first >= self._limit:
                 first = expected
-            self._report.damages.append(Damage(at, at + rows[row][t.SIZE], first, str(error)))
+            self._report.damages.append(Damage(at, at + rows[row][t.SIZE], first, expected, str(error)))
         return table[keep]
 
     def _misplaced(self, table: Any, wrong: list[tuple[int, RecordsError]]) -> list[tuple[int, RecordsError]]:
@@ -295,7 +298,7 @@ class _Reader:
             report.next_offset = last.next_offset
             return False
         problem = f"base offset {last.base_offset} cannot be: the offsets behind it are smaller"
-        report.damages.append(Damage(last.position, position, last.expected, problem))
+        report.damages.append(Damage(last.position, position, last.expected, last.expected, problem))
         report.valid_end, report.last = last.position, None
         report.batches -= 1
         return True

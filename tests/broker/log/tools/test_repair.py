@@ -201,3 +201,13 @@ def test_a_partition_that_is_named_twice_is_repaired_once(log: Path, capsys: pyt
     assert repaired("--skip", str(log), f"{log}/", str(log.parent)) == 0
     assert capsys.readouterr().out.count("take ") == 1
     assert set(values(log)) >= {row for row in before if row[0] != offset}
+
+
+def test_a_cut_log_ends_after_its_last_sound_batch(log: Path) -> None:
+    """No checksum covers the offset that a damaged batch states, so it is not where the log ends."""
+    path = logs(log)[1]
+    at, _, expected = positions(path)[4]
+    flip(path, at + 65)
+    flip(path, at + 7, 8)
+    assert repaired("--truncate", str(log.parent)) == 0
+    assert checkpoints.read_offsets(str(log.parent / names.HIGH_WATERMARK_CHECKPOINT)) == {("t", 0): expected}
