@@ -166,8 +166,8 @@ def _plan_logs(report: PartitionReport, choice: Choice, plan: Plan) -> list[Segm
         damages = [damage for damage in segment.damages if not (is_last and damage.is_reserve)]
         if not damages:
             continue
-        tail = damages[-1] if is_last and not damages[-1].sound_after else None
-        inner = damages[:-1] if tail is not None else damages
+        tail = next((damage for damage in damages if is_last and not damage.sound_after), None)
+        inner = [damage for damage in damages if damage.sound_after or not is_last]
         if inner and choice is Choice.ASK:
             plan.left += [f for f in segment.findings if f.remedy is Remedy.CHOOSE]
             continue

@@ -211,3 +211,14 @@ def test_a_cut_log_ends_after_its_last_sound_batch(log: Path) -> None:
     flip(path, at + 7, 8)
     assert repaired("--truncate", str(log.parent)) == 0
     assert checkpoints.read_offsets(str(log.parent / names.HIGH_WATERMARK_CHECKPOINT)) == {("t", 0): expected}
+
+
+def test_all_damage_at_the_end_of_a_log_is_cut(log: Path) -> None:
+    before = values(log)
+    path = logs(log)[-1]
+    rows = positions(path)
+    for at, _, _ in rows[-3:]:
+        flip(path, at + 65)
+    mend(log)
+    assert path.stat().st_size == rows[-3][0]
+    assert values(log) == before[:-3]
