@@ -133,7 +133,8 @@ def plan_repair(report: PartitionReport, choice: Choice = Choice.ASK) -> Plan:
     for segment in segments:
         path = partition.file(segment.base, names.LOG)
         touched = any(isinstance(action, CutLog | ReplaceRanges) and action.path == path for action in plan.actions)
-        if touched or segment.indexes_wrong:
+        stays_damaged = not touched and _damages(segment, is_last=segment is segments[-1])
+        if touched or (segment.indexes_wrong and not stays_damaged):
             plan.actions.append(RebuildIndexes(path, segment.base))
         # Lost batches may have begun or ended transactions whose rows are in later segments.
         after = changed is not None and segment.base > changed and segment.transactions
@@ -163,13 +164,14 @@ def _plan_logs(report: PartitionReport, choice: Choice, plan: Plan) -> list[Segm
     for at, segment in enumerate(segments):
         path = partition.file(segment.base, names.LOG)
         is_last = at == len(segments) - 1
-        damages = [damage for damage in segment.damages if not (is_last and damage.is_reserve)]
+        damages = _damages(segment, is_last=is_last)
         if not damages:
             continue
         tail = next((damage for damage in damages if is_last and not damage.sound_after), None)
         inner = [damage for damage in damages if damage.sound_after or not is_last]
         if inner and choice is Choice.ASK:
-            plan.left += [f for f in segment.findings if f.remedy is Remedy.CHOOSE]
+            # Its indexes cannot be built behind the damage.
+            plan.left += [f for f in segment.findings if f.level is Level.ERROR and f.remedy is not Remedy.RESTORE]
             continue
         if plan.recover_from is None:
             plan.recover_from = segment.base
@@ -187,6 +189,11 @@ def _plan_logs(report: PartitionReport, choice: Choice, plan: Plan) -> list[Segm
             following = min(segments[at + 1].base, reach) if not is_last else segment.next_offset
             plan.actions.append(ReplaceRanges(path, tuple(_merged(inner)), following))
     return segments
+
+
+def _damages(segment: SegmentReport, *, is_last: bool) -> list[Damage]:
+    """Return the damage of a segment without the space that `preallocate` has reserved."""
+    return [damage for damage in segment.damages if not (is_last and damage.is_reserve)]
 
 
 def _merged(damages: list[Damage]) -> Iterator[tuple[int, int]]:

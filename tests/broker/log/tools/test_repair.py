@@ -222,3 +222,19 @@ def test_all_damage_at_the_end_of_a_log_is_cut(log: Path) -> None:
     mend(log)
     assert path.stat().st_size == rows[-3][0]
     assert values(log) == before[:-3]
+
+
+def test_the_index_of_a_log_whose_damage_stays_is_left_alone(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It cannot be built behind the damage, and the error ended the repair of all other partitions, too."""
+    path = logs(log)[1]
+    # An unknown magic.
+    flip(path, positions(path)[3][0] + 16, 1)
+    index = path.with_suffix(names.INDEX)
+    flip(index, 3)
+    before = index.read_bytes()
+    os.truncate(logs(log)[-1].with_suffix(names.INDEX), 12)
+    assert repaired(str(log.parent)) == 1
+    assert {remedy for name, remedy in errors(log.parent) if name != index.name} == {Remedy.CHOOSE}
+    assert index.read_bytes() == before
+    assert "anew" in capsys.readouterr().out
+    assert repaired("--skip", str(log.parent)) == 0
