@@ -5,7 +5,6 @@ The time that a request waits, for a worker or in a purgatory, does not count: t
 
 from __future__ import annotations
 
-import types
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from typing import Any
@@ -36,22 +35,32 @@ class LoopTime:
         self._spent, self._since = self.seconds, None
 
 
-@types.coroutine
-def counted(work: Awaitable[None], time: LoopTime) -> Generator[Any, Any, None]:
+async def counted(work: Awaitable[None], time: LoopTime) -> None:
     """Run `work` and count the time of its steps, without the waits between them."""
-    steps = work.__await__()
-    step: Callable[[], Any] = partial(next, steps)
-    while True:
-        time.resume()
-        try:
-            waited_for = step()
-        except StopIteration:
-            return
-        finally:
-            time.pause()
-        try:
-            value = yield waited_for
-        except BaseException as error:  # for the work to see, a cancellation among them
-            step = partial(steps.throw, error)
-        else:
-            step = partial(steps.send, value) if value is not None else partial(next, steps)
+    await _Counted(work, time)
+
+
+class _Counted:
+    __slots__ = ("_time", "_work")
+
+    def __init__(self, work: Awaitable[None], time: LoopTime) -> None:
+        self._work = work
+        self._time = time
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        steps, time = self._work.__await__(), self._time
+        step: Callable[[], Any] = partial(next, steps)
+        while True:
+            time.resume()
+            try:
+                waited_for = step()
+            except StopIteration:
+                return
+            finally:
+                time.pause()
+            try:
+                value = yield waited_for
+            except BaseException as error:  # for the work to see, a cancellation among them
+                step = partial(steps.throw, error)
+            else:
+                step = partial(steps.send, value) if value is not None else partial(next, steps)
