@@ -182,7 +182,7 @@ class Invariants:
         """Look at all replicas, or at those of one partition just before its state changes."""
         found: list[tuple[Machine, Partition, StateNode, Chain, str]] = []
         for machine in self._machines:
-            for partition in self._partitions(machine):
+            for partition in machine.replicas:
                 key = partition.key
                 if only is not None and key != only:
                     continue
@@ -227,11 +227,6 @@ class Invariants:
             return True
         self._seen[found] = now
         return False
-
-    def _partitions(self, machine: Machine) -> list[Partition]:
-        if not machine.is_serving or machine.server is None:
-            return []
-        return [each for each in machine.server.replicas if each.log.offline is None]
 
     def _check_start(self, number: int, partition: Partition) -> None:
         key, start, latest = partition.key, partition.log.log_start_offset, self.latest_start(partition.key)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from broker.config.server import BrokerConfig
 from broker.net.links.link import Link, LinkSettings
+from broker.replica.partition import Partition
 from broker.runtime import Runtime
 from broker.server import Server
 from kafkalog.zookeeper.security import PLAIN, Security
@@ -77,6 +78,7 @@ class Machine:
         self.session: SimulatedSession | None = None
         self.loop: ProcessLoop | None = None
         self.is_up = False
+        self._has_started = False
         self.clock_skew_ms = 0
         self.blank: list[int] = []
         self._files: HostFiles | None = None
@@ -90,8 +92,20 @@ class Machine:
 
     @property
     def is_serving(self) -> bool:
-        """Return whether the broker has started, so that its parts can be looked at."""
+        """Return whether the broker has started, and does not stop."""
         return self.is_up and self.loop is not None
+
+    @property
+    def replicas(self) -> list[Partition]:
+        """Return the replicas of a broker that has started, until it has closed its logs.
+
+        One that stops serves them for as long as the controller moves its leaderships.
+        """
+        server = self.server
+        if server is None or not self._has_started:
+            return []
+        found = [each for each in server.replicas if each.log.offline is None]
+        return found if self.is_up else [each for each in found if server.logs.get(*each.key) is each.log]
 
     def start(self) -> None:
         """Begin a process, unless there is one."""
@@ -129,7 +143,7 @@ class Machine:
             logger.info("%s does not start: %r", loop, error)
             self._kernel.call_soon(self._ended, loop)
             return
-        self.is_up = True
+        self.is_up = self._has_started = True
         self.on_start(self)
         await server.failed.wait()
         self._kernel.call_soon(self._ended, loop)
@@ -153,7 +167,7 @@ class Machine:
             return
         loop.kill()
         self.loop = self.server = None
-        self.is_up = False
+        self.is_up = self._has_started = False
         assert self._files is not None
         self._files.is_dead = True
         if power:
