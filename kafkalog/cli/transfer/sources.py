@@ -131,8 +131,12 @@ class Reader:
         self._look_again = time.monotonic() + self._max_age
 
     def poll(self, timeout: float, limit: int) -> list[ConsumerRecord]:
+        from kafkalog.client.errors import ClientTimeoutError
+
         if time.monotonic() >= self._look_again and self._arguments.partition is None:
-            self._consumer.assign(_partitions(self._cluster, self._arguments.topic))
+            # During an outage the known partitions stay. Fetches wait for its end, too.
+            with suppress(ClientTimeoutError):
+                self._consumer.assign(_partitions(self._cluster, self._arguments.topic))
             self._look_again = time.monotonic() + self._max_age
         return self._consumer.poll(timeout, limit)
 
