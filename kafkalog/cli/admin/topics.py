@@ -259,12 +259,18 @@ def _existing(admin: Admin, arguments: argparse.Namespace) -> list[str]:
 def run_describe(arguments: argparse.Namespace) -> int:
     """Print a line about each topic and one about each of its partitions; return 1 if one cannot be described."""
     from kafkalog.client.admin import ConfigResource
+    from kafkalog.client.errors import ClientTimeoutError
 
     with _admin(arguments) as admin:
         topics, errors = _described(admin, arguments)
         found = admin.describe_configs_each(ConfigResource.topic(topic.name) for topic in topics)
         cluster = admin.describe_cluster()
-        going = _reassignments(admin, cluster, topics)
+        try:
+            going = _reassignments(admin, cluster, topics)
+        except ClientTimeoutError as silence:
+            # Who looks at the topics may do so because the controller hangs.
+            errors.append(ClientTimeoutError(f"{silence}; the reassignments in progress are not known"))
+            going = {}
     alive = set(cluster.brokers)
     for topic in topics:
         moves = going.get(topic.name, {})

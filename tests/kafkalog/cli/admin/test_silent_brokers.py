@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from kafkalog.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -78,3 +83,21 @@ def test_reassignments_are_listed_although_a_broker_does_not_tell_what_it_has(wh
     ended = call("reassign", "list", *where)
     assert ended.out[:2] == ["Current partition reassignments:", "t-0: replicas: 1,2. adding: 2."]
     assert ended.out[-1].startswith("1 partitions; how much is left, is not known: ")
+
+
+def test_topics_are_described_without_a_controller_that_answers(tmp_path: Path) -> None:
+    quick = tmp_path / "client.properties"
+    quick.write_text("default.api.timeout.ms=1500\n")
+    configs = DescribeConfigsResponse(results=[DescribeConfigsResult(resource_type=2, resource_name="t")])
+    silent = ScriptedBroker({ListPartitionReassignmentsRequest: lambda _: Silence()})
+    answering = ScriptedBroker()
+    with silent, answering:
+        for broker in (silent, answering):
+            broker.handlers[DescribeConfigsRequest] = lambda _: configs
+            broker.handlers[MetadataRequest] = lambda _: metadata(
+                {1: silent, 2: answering}, {("t", 0): 2}, controller=1
+            )
+        words = ("--bootstrap-server", answering.address, "--command-config", str(quick), "--topic", "t")
+        ended = call("topics", "describe", *words, check=1)
+    assert [line.split("\t")[:3] for line in ended.out[1:]] == [["", "Topic: t", "Partition: 0"]]
+    assert ended.err.endswith("the reassignments in progress are not known\n")
