@@ -393,6 +393,10 @@ class Fetcher:
             following.truncated(done=True)
             self._touch(following)
             return 0
+        if following.is_unproven(data.log_start_offset) and not self._truncation.begin_anew(
+            following, data.log_start_offset
+        ):
+            return 0
         try:
             self._replicas.append_as_follower(
                 partition, records, following.epoch, data.high_watermark, data.log_start_offset

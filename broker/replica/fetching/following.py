@@ -71,6 +71,16 @@ class Following:
         """Return whether it waits while throttled replicas use more than their rate: one that is in sync does not."""
         return self.partition.throttled_follower and self.lag != 0
 
+    def is_unproven(self, leaders_start: int) -> bool:
+        """Return whether the first answer of the leader shows that it has nothing of what is in the log here.
+
+        Where its log begins, its epochs begin, so that it cannot tell whether older records are those that it had.
+        They may have been lost elsewhere. They are below the start of the log soon, but would be back after a crash
+        before the new start is on the disk.
+        """
+        log = self.partition.log
+        return self.lag is None and log.log_start_offset < log.log_end_offset <= leaders_start
+
     def delay(self, now: float, longest: float, why: str) -> bool:
         """Ask for it again after a pause of at most `longest` seconds, which doubles with each error in a row.
 

@@ -173,25 +173,34 @@ class LogTruncation:
             await self._truncate_to(following, end, done=True, why=f"its log ends at {end}")
             await self.lower_recovery_points()
         elif start > log.log_end_offset:
-            logger.warning("%s-%d begins anew at %d, where its leader's log begins", *partition.key, start)
-            try:
-                log.truncate_fully_and_start_at(start, now_ms=self._replicas.runtime.now_ms())
-            except KafkaStorageError as error:
-                self._delay(following, f"the log cannot begin anew: {error}")
-                return
-            except Exception as error:
-                # A defect that one log meets must not keep the others from being followed.
-                logger.exception("the log of %s-%d cannot begin anew", *partition.key)
-                self._delay(following, f"the log cannot begin anew: {error!r}")
-                return
-            following.truncated(done=True)
-            self._changed(following)
-            self._has_removed = True
+            self.begin_anew(following, start)
             await self.lower_recovery_points()
         else:
             # The leader has the offset again, or asks for another truncation.
             following.truncated(done=True)
             self._delay(following, following.trouble)
+
+    def begin_anew(self, following: Following, start: int) -> bool:
+        """Remove all records of a log whose leader's log begins at its end or later; return whether that was done.
+
+        `lower_recovery_points` has to be called later.
+        """
+        partition = following.partition
+        logger.warning("%s-%d begins anew at %d, where its leader's log begins", *partition.key, start)
+        try:
+            partition.log.truncate_fully_and_start_at(start, now_ms=self._replicas.runtime.now_ms())
+        except KafkaStorageError as error:
+            self._delay(following, f"the log cannot begin anew: {error}")
+            return False
+        except Exception as error:
+            # A defect that one log meets must not keep the others from being followed.
+            logger.exception("the log of %s-%d cannot begin anew", *partition.key)
+            self._delay(following, f"the log cannot begin anew: {error!r}")
+            return False
+        self._has_removed = True
+        following.truncated(done=True)
+        self._changed(following)
+        return True
 
     async def _truncate_to(self, following: Following, offset: int, *, done: bool, why: str) -> None:
         """Truncate a log. A worker reads, and flushes, what takes long before, and any role may change meanwhile.

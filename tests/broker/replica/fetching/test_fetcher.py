@@ -17,6 +17,7 @@ from broker.replica.fetching.following import Following
 from broker.replica.fetching.truncation import TURN_S
 from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkalog.protocol.schema import Request
+from kafkalog.records.batch import Record, encode_batch
 from kafkalog.storage import names
 from tests.broker.replica.in_process import DEADLINE_S, InProcess, with_broker
 from tests.support.wire import batch
@@ -29,8 +30,8 @@ SETTINGS = FetchSettings(ProtocolVersion.parse("0.10.2"), 500, 1, 10 << 20, 1 <<
 class OneRecordLeader(Link):
     """A connection to a leader that has one record in each partition, and answers when someone lacks it."""
 
-    def __init__(self) -> None:
-        pass
+    def __init__(self, log_start: int = 0) -> None:
+        self._start = log_start
 
     async def request(
         self, message: Request, *, timeout: float | None = None, max_version: int | None = None, min_version: int = 0
@@ -39,10 +40,17 @@ class OneRecordLeader(Link):
         topics = [
             FetchableTopicResponse(
                 topic=topic.topic,
-                partitions=[PartitionData(partition_index=0, high_watermark=1, records=batch([b"x"]))],
+                partitions=[
+                    PartitionData(
+                        partition_index=0,
+                        high_watermark=self._start + 1,
+                        log_start_offset=self._start,
+                        records=encode_batch([Record(self._start, 0, None, b"x", ())], base_offset=self._start),
+                    )
+                ],
             )
             for topic in message.topics
-            if topic.partitions[0].fetch_offset == 0
+            if topic.partitions[0].fetch_offset == self._start
         ]
         if not topics:
             await asyncio.Event().wait()
@@ -130,6 +138,55 @@ def test_a_damaged_log_is_not_followed_any_more_and_takes_nothing_offline(
     (told,) = [record.getMessage() for record in caplog.records if "bad-0 is not fetched" in record.getMessage()]
     assert "kafkalog log verify" in told
     assert str(tmp_path) in told
+
+
+@pytest.mark.parametrize("leads_from", [2, 3])
+def test_records_of_which_the_leader_has_nothing_do_not_come_back(tmp_path: Path, leads_from: int) -> None:
+    """The leader has had other records at their offsets, and deleted them."""
+
+    async def work(broker: InProcess) -> None:
+        partition = await broker.create_topic("words")
+        log = partition.log
+        for _ in range(3):
+            log.append_batch(memoryview(batch([b"lost elsewhere"])), leader_epoch=1, now_ms=0)
+        broker.assign(partition, leader=LEADER, leader_epoch=4, replicas=(0, LEADER), isr=(LEADER,))
+        following = Following.begin(partition, truncates_on_fetch=True)
+        # As the leader's answer about its epochs says.
+        log.truncate_to(leads_from, now_ms=0)
+        following.truncated(done=True)
+        fetcher = Fetcher(LEADER, OneRecordLeader(leads_from), broker.server.replicas, lambda: SETTINGS, lambda: 1)
+        try:
+            fetcher.add(following)
+            await broker.until(lambda: following.offset == leads_from + 1, "the leader's record is here")
+        finally:
+            await fetcher.close()
+        assert log.log_start_offset == leads_from
+        assert [segment.base_offset for segment in log.segments] == [leads_from]
+
+    with_broker(tmp_path, work)
+
+
+def test_a_log_that_follows_keeps_what_its_leader_deletes_until_its_segments_go(tmp_path: Path) -> None:
+    """Its records were the leader's, and with them the producers'."""
+
+    async def work(broker: InProcess) -> None:
+        partition = await broker.create_topic("words")
+        log = partition.log
+        for _ in range(3):
+            log.append_batch(memoryview(batch([b"x"])), leader_epoch=1, now_ms=0)
+        broker.assign(partition, leader=LEADER, leader_epoch=4, replicas=(0, LEADER), isr=(LEADER,))
+        following = Following.begin(partition, truncates_on_fetch=True)
+        following.caught(3)
+        fetcher = Fetcher(LEADER, OneRecordLeader(3), broker.server.replicas, lambda: SETTINGS, lambda: 1)
+        try:
+            fetcher.add(following)
+            await broker.until(lambda: following.offset == 4, "the leader's record is here")
+        finally:
+            await fetcher.close()
+        assert log.log_start_offset == 3
+        assert [segment.base_offset for segment in log.segments] == [0]
+
+    with_broker(tmp_path, work)
 
 
 def test_other_work_has_its_turn_between_many_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
