@@ -125,11 +125,18 @@ class Invariants:
         """Take the power from a machine, and note what its disk has lost."""
         self.look()
         before = machine.disk.ends()
+        # A leader that has proposed it may be heard only later.
+        joining = {
+            each.key
+            for other in self._machines
+            for each in other.replicas
+            if each.leading is not None and machine.number in each.leading.maximal_isr
+        }
         machine.kill(power=True)
         there = machine.disk.ends()
         for key, state in self.states.partitions.items():
             end = there.get(key, 0)
-            if machine.number in state.isr and end < before.get(key, 0):
+            if (machine.number in state.isr or key in joining) and end < before.get(key, 0):
                 self._amnesia[key, machine.number] = min(end, self._amnesia.get((key, machine.number), end))
 
     # Changes in ZooKeeper
