@@ -80,6 +80,8 @@ def _authority(directory: Path, name: str) -> Path:
     certificate = directory / f"{name}.pem"
     _openssl(
         *("req", "-x509", *_NEW_KEY, "-days", str(_DAYS), "-subj", f"/CN={name}"),
+        # `ssl.create_default_context` of Python 3.13 asks for it.
+        *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),
         *("-keyout", directory / f"{name}.key", "-out", certificate),
     )
     return certificate
@@ -99,7 +101,7 @@ def _signed(
     key, request, certificate = (directory / f"{name}.{end}" for end in ("key", "csr", "crt"))
     _openssl("req", "-new", *_NEW_KEY, "-subj", f"/CN={subject or name}", "-keyout", key, "-out", request)
     extensions = directory / f"{name}.ext"
-    extensions.write_text(f"subjectAltName={alternatives}\n")
+    extensions.write_text(f"subjectAltName={alternatives}\nauthorityKeyIdentifier=keyid\n")
     with_key = ("-extfile", extensions, "-in", request, "-out", certificate)
     if ended:
         _sign_for_the_past(authority, with_key)
