@@ -80,6 +80,8 @@ class Invariants:
         self._leaders: dict[tuple[str, int], int] = {}
         self._high_watermarks: dict[tuple[str, int, Partition], tuple[int, int]] = {}
         """High watermark and partition epoch of each leader when it was last looked at."""
+        self._reached: dict[str, int] = {}
+        """The highest high watermark that any leader of a partition has had."""
         self._amnesia: dict[tuple[PartitionKey, int], int] = {}
         """The offsets from which on machines lack records since a loss of power, until they have left the ISR."""
         self._seen: dict[tuple[int, PartitionKey], tuple[object, ...]] = {}
@@ -115,8 +117,14 @@ class Invariants:
         return offset
 
     def latest_start(self, key: PartitionKey) -> int:
-        """Return the latest offset at which the logs of a partition may begin."""
-        retained = self.committed(self.states.identity(key)).end if key[0] in self.retained else 0
+        """Return the latest offset at which the logs of a partition may begin.
+
+        A leader goes on as such, and its followers delete what it has committed, until it hears of the next one.
+        """
+        retained = 0
+        if key[0] in self.retained:
+            identity = self.states.identity(key)
+            retained = max(self.committed(identity).end, self._reached.get(identity, 0))
         return max(retained, self.asked.get(key, 0))
 
     # Losses of power
@@ -249,6 +257,7 @@ class Invariants:
         if first != number:
             self.report(f"{identity}: {first} and {number} lead in epoch {leading.epoch} (I3)")
         self._check_high_watermark(identity, partition, leading)
+        self._reached[identity] = max(partition.log.high_watermark, self._reached.get(identity, 0))
         if (state.leader, state.leader_epoch) == (number, leading.epoch):
             self.committed(identity).extend(chain, partition.log.high_watermark)
 
