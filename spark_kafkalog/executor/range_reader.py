@@ -23,13 +23,8 @@ from kafkalog.client.errors import ClientError, ClientTimeoutError, KafkaError
 from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.fetch.partition_fetcher import PartitionFetcher
 from kafkalog.client.offsets import list_offsets
-from kafkalog.client.types import EARLIEST_LOCAL, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
-from kafkalog.protocol.errors import (
-    OffsetOutOfRangeError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-    UnsupportedVersionError,
-)
+from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
+from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from kafkalog.records.arrow import decode_arrow
 from spark_kafkalog.data_loss import GONE_AFTER_S, RECREATED_AFTER_S, Condition, reporter
 from spark_kafkalog.delegation.ended import naming_ended_token
@@ -169,8 +164,7 @@ class _RangeReader:
                 pieces = cut_pieces(chunk.records, self._position)
             if not pieces or pieces[-1].behind <= self._position:
                 # There is no batch yet, or only earlier ones: no leader answers so for long.
-                if not self._skip_emptied(chunk):
-                    self._check_progress()
+                self._check_progress()
                 continue
             behind = pieces[-1].behind
             if behind < self._end:
@@ -294,40 +288,6 @@ class _RangeReader:
                 f"milliseconds; the task is to read up to offset {self._end}. Does the partition hold that much? "
                 "kafkaConsumer.pollTimeoutMs sets how long to wait."
             )
-
-    def _skip_emptied(self, chunk: FetchedRecords) -> bool:
-        """Go on behind the range if the log has its offsets, and no record from the position on.
-
-        Compaction may remove the last batches of a log. Its end stays, and its leader answers with nothing
-        (`LocalLog.read` in Kafka). A replica that waits for remote storage (KIP-405) answers so, too. Leaders tell
-        where their own log begins, followers do not.
-
-        Returns:
-            Whether it is so, and the leader has answered so for some seconds.
-        """
-        assert self._waits_since is not None
-        is_committed = self._options.client.isolation_level == READ_COMMITTED
-        reached = chunk.last_stable_offset if is_committed else chunk.high_watermark
-        is_early = time.monotonic() - self._waits_since < self._patience_s
-        if len(chunk.records) or reached < self._end or is_early:
-            return False
-        if self._options.client_rack or not self._is_local():
-            return False
-        logger.info("%s has no records at offsets [%d, %d)", self._tp, self._position, self._end)
-        self._move(self._end)
-        return True
-
-    def _is_local(self) -> bool:
-        """Return whether the partition's leader has the position in its own log; False if it does not answer."""
-        deadline = time.monotonic() + self._patience_s
-        asked = dict.fromkeys([self._tp], EARLIEST_LOCAL)
-        try:
-            return list_offsets(self._cluster, asked, READ_UNCOMMITTED, deadline)[self._tp].offset <= self._position
-        except UnsupportedVersionError:
-            # Brokers without remote storage.
-            return True
-        except (ClientError, KafkaError):
-            return False
 
     # Lost records
 

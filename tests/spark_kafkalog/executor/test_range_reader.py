@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.types import EARLIEST_LOCAL, TopicPartition
+from kafkalog.client.types import TopicPartition
 from spark_kafkalog.data_loss import DataLossError
 from spark_kafkalog.executor import range_reader as reader_module
 from spark_kafkalog.executor.batch_pieces import cut_pieces
@@ -264,38 +264,6 @@ def test_a_leader_that_answers_with_what_was_read_before() -> None:
         pytest.raises(ClientTimeoutError, match="Cannot fetch record"),
     ):
         next(batches)
-
-
-@pytest.mark.parametrize(
-    ("local_start", "rack", "is_waited_for"), [(0, "", False), (3, "", False), (4, "", True), (0, "here", True)]
-)
-def test_a_log_whose_last_batches_were_compacted_away(
-    hurrying: dict[str, Any], local_start: int, rack: str, is_waited_for: bool
-) -> None:
-    """Its end stays, and the leader answers with nothing. So does a replica that waits for remote storage (KIP-405).
-
-    What a leader has in its own log says nothing about a follower.
-    """
-    from kafkalog.protocol.messages.list_offsets import ListOffsetsRequest
-
-    options = {name: str(value) for name, value in hurrying.items()} | {"kafka.client.rack": rack}
-    scripted = Scripted(lambda offset: records_at(0, 3) if offset == 0 else b"", options=options)
-    known: Any = scripted.server.handlers[ListOffsetsRequest]
-
-    def offsets(request: ListOffsetsRequest) -> Any:
-        answer = known(request)
-        if request.topics[0].partitions[0].timestamp == EARLIEST_LOCAL:
-            answer.topics[0].partitions[0].offset = local_start
-        return answer
-
-    scripted.server.handlers[ListOffsetsRequest] = offsets
-    with scripted as batches:
-        assert next(batches) == numbers(3)
-        if is_waited_for:
-            with pytest.raises(ClientTimeoutError, match="Cannot fetch record for offset 3"):
-                next(batches)
-        else:
-            assert next(batches, None) is None
 
 
 @pytest.mark.parametrize("mark", [None, "J2zBe_1rTjG0dC4QO1bWWg"])
