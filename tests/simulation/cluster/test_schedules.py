@@ -33,11 +33,12 @@ FOUND_WITH_THREE_CHOICES = (2000521, 2000640, 2000688, 2000765)
 """The same for seeds that made three kinds of choices: in which followers asked by ids that a leader of an
 older protocol did not know."""
 
-FOUND: tuple[int, ...] = (4206143, 4706059, 4207274, 4709054)
+FOUND: tuple[int, ...] = (4206143, 4706059, 4207274, 4709054, 4711460)
 """The same for seeds that made all of them: in which a follower served records again that its leader never had, and
 that lay below the start of the leader's log; in which the check did not see what a leader committed while it stopped;
 in which the check did not expect that a leader adds a follower to the ISR whose power is gone, as it had proposed; in
-which it did not know what a leader had committed before it heard of the next one."""
+which it did not know what a leader had committed before it heard of the next one; in which all lost power, and it held
+what a later leader still had to be with the others at once."""
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.timeout(900)]
 

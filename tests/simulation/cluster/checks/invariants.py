@@ -165,6 +165,9 @@ class Invariants:
                 self._forget(change, mark, f"unclean election of {after.leader}")
             elif mark is not None:
                 self._forget(change, mark, f"{after.leader} was elected after a loss of power")
+                # It may still have what a leader before it had lost. The others have that only once they have followed.
+                for number in set(after.isr) - {after.leader}:
+                    self._amnesia.setdefault((key, number), self.committed(self.states.identity(key)).end)
         for number in [number for (marked, number) in self._amnesia if marked == key]:
             if number not in after.isr:
                 del self._amnesia[key, number]
