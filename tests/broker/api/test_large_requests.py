@@ -53,6 +53,20 @@ class Cycle:
         self.itself = self
 
 
+def dispatcher_with(**parts: Any) -> ApiDispatcher:
+    """Return a dispatcher of a broker without quotas, on the running loop, that has these parts."""
+    broker: Any = SimpleNamespace(
+        replicas=SimpleNamespace(counters=SimpleNamespace(requests=[])),
+        quotas=SimpleNamespace(request=SimpleNamespace(limited=False)),
+        collections=FullCollections(PROCESS_COLLECTOR),
+        member=None,
+        loop=asyncio.get_running_loop(),
+        runtime=SimpleNamespace(seconds=perf_counter),
+        **parts,
+    )
+    return ApiDispatcher(broker)
+
+
 def test_garbage_is_collected_while_a_large_request_waits() -> None:
     """A join waits for its group as long as its client says."""
     waiting = asyncio.Event()
@@ -65,17 +79,7 @@ def test_garbage_is_collected_while_a_large_request_waits() -> None:
             await left.wait()
 
         workers = ThreadWorkers(1)
-        broker: Any = SimpleNamespace(
-            replicas=SimpleNamespace(counters=SimpleNamespace(requests=[])),
-            quotas=SimpleNamespace(request=SimpleNamespace(limited=False)),
-            lanes=Lanes(workers),
-            collections=FullCollections(PROCESS_COLLECTOR),
-            workers=workers,
-            member=None,
-            loop=asyncio.get_running_loop(),
-            runtime=SimpleNamespace(seconds=perf_counter),
-        )
-        dispatcher = ApiDispatcher(broker)
+        dispatcher = dispatcher_with(lanes=Lanes(workers), workers=workers)
         dispatcher.apis[ApiKey.JOIN_GROUP] = replace(dispatcher.apis[ApiKey.JOIN_GROUP], handler=wait_for_others)
         protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(70_000))
         join = JoinGroupRequest(group_id="g", member_id="", protocol_type="consumer", protocols=[protocol])
@@ -103,16 +107,7 @@ def test_a_request_that_cannot_be_decoded_for_want_of_memory_ends_its_connection
 
     async def main() -> None:
         ended = asyncio.Event()
-        broker: Any = SimpleNamespace(
-            replicas=SimpleNamespace(counters=SimpleNamespace(requests=[])),
-            quotas=SimpleNamespace(request=SimpleNamespace(limited=False)),
-            collections=FullCollections(PROCESS_COLLECTOR),
-            lanes=Full(ThreadWorkers(1)),
-            member=None,
-            loop=asyncio.get_running_loop(),
-            runtime=SimpleNamespace(seconds=perf_counter),
-        )
-        dispatcher = ApiDispatcher(broker)
+        dispatcher = dispatcher_with(lanes=Full(ThreadWorkers(1)))
         join = JoinGroupRequest(protocols=[JoinGroupRequestProtocol(name="range", metadata=bytes(70_000))])
         connection: Any = SimpleNamespace(
             keep_frame=lambda frame: frame, free_memory=_nothing, closed=False, peer="a client", end=ended.set
@@ -150,16 +145,7 @@ def test_many_entries_are_decoded_by_a_worker(request_: ProtocolRequest, version
                 on_lane.append(nbytes)
                 return work()
 
-        broker: Any = SimpleNamespace(
-            replicas=SimpleNamespace(counters=SimpleNamespace(requests=[])),
-            quotas=SimpleNamespace(request=SimpleNamespace(limited=False)),
-            collections=FullCollections(PROCESS_COLLECTOR),
-            lanes=Noted(ThreadWorkers(1)),
-            member=None,
-            loop=asyncio.get_running_loop(),
-            runtime=SimpleNamespace(seconds=perf_counter),
-        )
-        dispatcher = ApiDispatcher(broker)
+        dispatcher = dispatcher_with(lanes=Noted(ThreadWorkers(1)))
         key = ApiKey(type(request_).api_key)
         dispatcher.apis[key] = replace(dispatcher.apis[key], handler=lambda made: served.append(made.message))
         connection: Any = SimpleNamespace(keep_frame=lambda frame: frame, free_memory=_nothing, closed=False)
@@ -277,16 +263,7 @@ def test_full_collections_are_put_off_from_the_first_to_the_last_turn() -> None:
                 seen.append(gc.get_threshold())
             raise ClientGoneError
 
-        broker: Any = SimpleNamespace(
-            replicas=SimpleNamespace(counters=SimpleNamespace(requests=[])),
-            quotas=SimpleNamespace(request=SimpleNamespace(limited=False)),
-            turns=Turns(perf_counter),
-            collections=FullCollections(PROCESS_COLLECTOR),
-            member=None,
-            loop=asyncio.get_running_loop(),
-            runtime=SimpleNamespace(seconds=perf_counter),
-        )
-        dispatcher = ApiDispatcher(broker)
+        dispatcher = dispatcher_with(turns=Turns(perf_counter))
         dispatcher.apis[ApiKey.METADATA] = replace(dispatcher.apis[ApiKey.METADATA], handler=in_turns)
         connection: Any = SimpleNamespace()
         dispatcher.dispatch(connection, memoryview(encode_request(MetadataRequest(topics=None), 9, 1, "c")[4:]))

@@ -140,17 +140,25 @@ def test_a_damaged_log_is_not_followed_any_more_and_takes_nothing_offline(
     assert str(tmp_path) in told
 
 
-@pytest.mark.parametrize("leads_from", [2, 3])
-def test_records_of_which_the_leader_has_nothing_do_not_come_back(tmp_path: Path, leads_from: int) -> None:
-    """The leader has had other records at their offsets, and deleted them."""
+@pytest.mark.parametrize(("leads_from", "has_followed"), [(2, False), (3, False), (3, True)])
+def test_records_of_which_the_leader_has_nothing_do_not_come_back(
+    tmp_path: Path, leads_from: int, has_followed: bool
+) -> None:
+    """The leader may have had other records at their offsets, and deleted them.
+
+    A log that has followed it before has had the same ones. They stay until their segments go, and with them what is
+    known of producers.
+    """
 
     async def work(broker: InProcess) -> None:
         partition = await broker.create_topic("words")
         log = partition.log
         for _ in range(3):
-            log.append_batch(memoryview(batch([b"lost elsewhere"])), leader_epoch=1, now_ms=0)
+            log.append_batch(memoryview(batch([b"x"])), leader_epoch=1, now_ms=0)
         broker.assign(partition, leader=LEADER, leader_epoch=4, replicas=(0, LEADER), isr=(LEADER,))
         following = Following.begin(partition, truncates_on_fetch=True)
+        if has_followed:
+            following.caught(leads_from)
         # As the leader's answer about its epochs says.
         log.truncate_to(leads_from, now_ms=0)
         following.truncated(done=True)
@@ -161,30 +169,7 @@ def test_records_of_which_the_leader_has_nothing_do_not_come_back(tmp_path: Path
         finally:
             await fetcher.close()
         assert log.log_start_offset == leads_from
-        assert [segment.base_offset for segment in log.segments] == [leads_from]
-
-    with_broker(tmp_path, work)
-
-
-def test_a_log_that_follows_keeps_what_its_leader_deletes_until_its_segments_go(tmp_path: Path) -> None:
-    """Its records were the leader's, and with them the producers'."""
-
-    async def work(broker: InProcess) -> None:
-        partition = await broker.create_topic("words")
-        log = partition.log
-        for _ in range(3):
-            log.append_batch(memoryview(batch([b"x"])), leader_epoch=1, now_ms=0)
-        broker.assign(partition, leader=LEADER, leader_epoch=4, replicas=(0, LEADER), isr=(LEADER,))
-        following = Following.begin(partition, truncates_on_fetch=True)
-        following.caught(3)
-        fetcher = Fetcher(LEADER, OneRecordLeader(3), broker.server.replicas, lambda: SETTINGS, lambda: 1)
-        try:
-            fetcher.add(following)
-            await broker.until(lambda: following.offset == 4, "the leader's record is here")
-        finally:
-            await fetcher.close()
-        assert log.log_start_offset == 3
-        assert [segment.base_offset for segment in log.segments] == [0]
+        assert [segment.base_offset for segment in log.segments] == [0 if has_followed else leads_from]
 
     with_broker(tmp_path, work)
 
